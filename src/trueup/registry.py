@@ -1,4 +1,4 @@
-"""Names that a spec may use, such as methods and laws: one line each, imported on first use."""
+"""Registries of named classes, such as methods and laws, which are imported on first use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ K = TypeVar("K")
 
 
 class Registry(Sequence[type[K]]):
-    """The classes of one kind by their names in a spec, the preferred first.
+    """The classes of one kind by name, the preferred one first.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Registry(Sequence[type[K]]):
         return getattr(import_module(module), kind)
 
     def handling(self, structure: str) -> Iterator[type[K]]:
-        """Yield the classes in order; those whose lines state other structures are left out and not imported."""
+        """Yield the classes that can handle a structure, in order."""
         return (self[at] for at, stated in enumerate(self.stated) if stated is None or structure in stated)
 
     def named(self, name: str) -> type[K]:

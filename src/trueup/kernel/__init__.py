@@ -38,7 +38,7 @@ class Status(StrEnum):
 
 
 def largest(amounts: Iterable[float]) -> float:
-    """Return the largest amount, 0 if there are none; NaN if any is NaN, which Python's `max` may drop.
+    """Return the largest amount, 0 if there are none, or NaN if any is NaN (Python's `max` may ignore it).
 
     Examples
     --------
@@ -54,7 +54,7 @@ _LISTENERS: list[Callable[[], None]] = []
 
 @contextmanager
 def telling_of_compilation(tell: Callable[[], None]) -> Iterator[None]:
-    """Call a function once, before the first uncached kernel is compiled, which takes up to half a minute.
+    """Call a function once before the first uncached kernel is compiled, which may take half a minute.
 
     Examples
     --------
@@ -71,6 +71,6 @@ def telling_of_compilation(tell: Callable[[], None]) -> Iterator[None]:
 
 
 def announce_compilation() -> None:
-    """Announce compilation to listeners not told yet."""
+    """Tell listeners that kernels are being compiled, each only once."""
     while _LISTENERS:
         _LISTENERS.pop()()

@@ -1,4 +1,4 @@
-"""`njit` for kernels: compiled code that is cached, found again quickly, and never stale.
+"""`njit` for kernels: compiled code that is cached on disk, loaded quickly, and never out of date.
 
 numba keeps the machine code of a function beside its file, and takes it for good while that file stays as it is. But the
 code holds that of the functions it calls, from other files, too, which an edit or a new version may have changed; and
@@ -58,7 +58,7 @@ WAIT_STEP = 0.02
 
 
 def njit(*, cache: bool, **options: Any) -> Callable[[Callable], Any]:
-    """Compile a function as `numba.njit` does, and keep its code as this module says.
+    """Compile a function as `numba.njit` does, and cache its code as described in this module.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def njit(*, cache: bool, **options: Any) -> Callable[[Callable], Any]:
 
 
 class Kernel(CPUDispatcher):
-    """A compiled function that has code for calls from Python once Python calls it, and none for kernels' calls alone."""
+    """A compiled function, which has an entry point for Python only once Python calls it."""
 
     _compiler: Any
     overloads: Any
@@ -98,11 +98,11 @@ class Kernel(CPUDispatcher):
 
     @property
     def called_by_kernel(self) -> bool:
-        """Return True if another kernel is being compiled that calls this one."""
+        """Return True if the kernel being compiled calls this one."""
         return self._compiler.pipeline_class is ForKernels
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Compile for a call by another kernel, once for all constants of a type."""
+        """Compile for a call by another kernel, once for all constants of the same type."""
         args, kws = [unliteral(kind) for kind in args], {name: unliteral(kind) for name, kind in kws.items()}
         with global_compiler_lock:
             before, self._compiler.pipeline_class = self._compiler.pipeline_class, ForKernels
@@ -125,7 +125,7 @@ class Kernel(CPUDispatcher):
                     self._cache.let_others_compile()
 
     def add_overload(self, cres: Any) -> None:
-        """Register code for calls from Python only where it serves them."""
+        """Register the entry point for Python only if there is one."""
         if _for_python(cres):
             super().add_overload(cres)
         else:
@@ -133,13 +133,13 @@ class Kernel(CPUDispatcher):
 
 
 class ForKernels(Compiler):
-    """A compiler pipeline without code for calls from Python.
+    """A compiler pipeline without an entry point for Python.
 
     The option is set behind the back of what is compiled on the way, which numba would compile again for it.
     """
 
     def define_pipelines(self) -> Any:
-        """Set the option after inlined functions' options were taken from this one's."""
+        """Set the option again after inlined functions have changed it."""
         self.state.flags.no_cpython_wrapper = True
         return super().define_pipelines()
 
@@ -159,7 +159,7 @@ def _for_python(code: Any) -> bool:
 
 
 class KeptFiles(CompileResultCacheImpl):
-    """Names of cached code's files that do not change with the line at which a function stands."""
+    """File names of cached code that do not depend on a function's line number."""
 
     def get_filename_base(self, fullname: str, abiflags: str) -> str:
         """Return the name without its suffix."""
@@ -169,7 +169,7 @@ class KeptFiles(CompileResultCacheImpl):
 
 
 class KeptCode(FunctionCache):
-    """The cached code of one function, used only if it is what would be compiled now."""
+    """The cached code of one function, which is used only if compiling now would give the same."""
 
     _impl_class = KeptFiles
 
@@ -180,7 +180,7 @@ class KeptCode(FunctionCache):
         self._lock: int | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the code kept for a signature, or None."""
+        """Return the cached code for a signature, or None."""
         # numba reads the version first of all, and where it differs, nothing more of the file.
         self._cache_file._version = f"numba {numba.__version__}, trueup {__version__}, {stamp(self._kernel)}"
         rtsys.initialize(target_context)  # the counting of references, which kept code calls
@@ -202,7 +202,7 @@ class KeptCode(FunctionCache):
         return kept if kept is None or self._kernel.called_by_kernel or _for_python(kept) else None
 
     def _wait_and_lock(self) -> None:
-        """Lock this function's cached code, waiting for other processes; the system frees the lock when this one ends."""
+        """Lock this function's cached code, waiting for other processes."""
         if self._lock is not None:  # by a call for other types, from which this one comes
             return
         with suppress(OSError):  # a folder that cannot be written, or without locks: compile beside others
@@ -217,7 +217,7 @@ class KeptCode(FunctionCache):
         return f"{self._cache_file._index_path}.lock"
 
     def let_others_compile(self) -> None:
-        """Free the lock, if this process holds it. Whoever waits for the removed file finds kept code once it has it."""
+        """Release the lock on this function's cached code, if this process holds it."""
         if self._lock is not None:
             with suppress(FileNotFoundError):
                 Path(self._lock_path).unlink()
@@ -241,7 +241,7 @@ def _locked(file: int) -> bool:
 
 
 class _CodeReader(Unpickler):
-    """A reader of cached code that does not import the numba modules it was compiled with."""
+    """A reader of cached code that does not import the numba modules with which it was compiled."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("numba.core.environment", "_rebuild_env"):
@@ -250,7 +250,7 @@ class _CodeReader(Unpickler):
 
 
 def _environment(module: str, constants: list, name: str) -> Environment:
-    """Return compiled code's environment: Python objects among its constants (globals serve object mode alone)."""
+    """Return the environment of compiled code: the Python objects among its constants."""
     found = Environment._memo.get(name)
     if found is None:
         held = vars(sys.modules[module]) if module in sys.modules else {"__name__": module}
@@ -275,7 +275,7 @@ def add_line(out, values):
 
 @njit(cache=True)
 def copy_table(out, values):
-    """Set `out` (rows, columns) to the values of that shape."""
+    """Copy values (rows, columns) to `out`."""
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[i, j] = values[i, j]

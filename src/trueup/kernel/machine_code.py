@@ -1,4 +1,4 @@
-"""Machine code that is made late, and digests that tell kept code from stale.
+"""Machine code that is generated late, and digests that identify outdated cached code.
 
 *Late code.* numba makes machine code of every function that it compiles: of a kernel that other kernels alone call, and of its
 own functions for arrays. What nothing calls from Python is never run, since callers hold a copy of it. Here a function waits as
@@ -37,13 +37,13 @@ OWN = "<locals>"
 
 
 def make_code_late() -> None:
-    """Let numba make machine code only of functions that Python calls, from now on."""
+    """Make numba generate machine code only for functions that Python calls."""
     target: Any = cpu_target.target_context
     target.codegen().__class__ = LateCodegen
 
 
 class LateLibrary(JITCodeLibrary):
-    """The code of one function, intermediate until its address is asked for.
+    """The code of one function, kept in intermediate form until its address is needed.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class LateLibrary(JITCodeLibrary):
         self._large: dict[LateLibrary, None] = {}
 
     def add_linking_library(self, library: Any) -> None:
-        """Link what may be inlined before optimization, the rest after it."""
+        """Link inlinable code before optimisation, and other code after it."""
         library._ensure_finalized()
         if isinstance(library, LateLibrary) and library.is_large():
             self._large[library] = None
@@ -68,7 +68,7 @@ class LateLibrary(JITCodeLibrary):
             super().add_linking_library(library)
 
     def is_large(self) -> bool:
-        """Return True if this code is optimized and too large for LLVM to inline it unasked."""
+        """Return True if this code is optimised and too large to be inlined without request."""
         if OWN in self.name:
             return False
         functions: list[Any] = list(self._get_module_for_linking().functions)
@@ -82,7 +82,7 @@ class LateLibrary(JITCodeLibrary):
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        """Optimize kernels; leave numba's own functions to whoever links them, or to `_make`."""
+        """Optimise kernels, but not numba's own functions."""
         if OWN not in self.name:
             super()._optimize_final_module()
         for library in self._large:
@@ -117,23 +117,23 @@ class LateLibrary(JITCodeLibrary):
                     self._codegen.set_env(constants.name, found)
 
     def serialize_using_object_code(self) -> Any:
-        """Return what is kept on disk: intermediate code, and machine code if there is any."""
+        """Return what is stored on disk: intermediate code, and machine code if there is any."""
         return super().serialize_using_object_code() if self.made else self.serialize_using_bitcode()
 
 
 class LateCodegen(JITCPUCodegen):
-    """A maker of machine code that leaves functions intermediate until Python calls them."""
+    """A code generator that keeps functions in intermediate form until Python calls them."""
 
     _library_class = LateLibrary
 
     def set_env(self, env_name: str, env: Any) -> None:
-        """Set the constants of machine code; code that does not exist yet gets them when it is made."""
+        """Set the constants of machine code, now or when it is generated."""
         if self._engine.is_symbol_defined(env_name):
             super().set_env(env_name, env)
 
 
 def stamp(function: Callable) -> str:
-    """Return a digest of what a function's compiled code was made of.
+    """Return a digest of everything that a function's compiled code depends on.
 
     It covers the bytecode and options of the function and of all that it calls, the classes that they name, as far as they
     are of its own package, and the values of the constants that they read: neither comments, docstrings nor line numbers.
@@ -174,7 +174,7 @@ def _constant_text(name: str, value: Any) -> Iterator[str]:
 
 
 def _read_by(function: FunctionType, package: str) -> Iterator[tuple[str, Any]]:
-    """Yield what a function reads from outside, with its names: globals, their attributes if modules, and closed-over values."""
+    """Yield what a function reads from outside: globals, attributes of modules, and closed-over values."""
     names = set(_code_names(function.__code__))
     for name in names:
         found = function.__globals__.get(name)
@@ -199,7 +199,7 @@ def _function_text(function: FunctionType) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a value's text, which is the same in every process; that of a set is not."""
+    """Return a value's text, which is the same in every process."""
     return repr(sorted(value, key=repr) if isinstance(value, set | frozenset) else value)
 
 

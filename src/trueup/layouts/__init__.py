@@ -1,4 +1,4 @@
-"""The shapes of problems that methods solve.
+"""The forms in which methods take a problem.
 
 Here: reasons why methods cannot take a problem: rules that histograms cannot keep, noise of too many widths,
 counts that nothing bounds.
@@ -51,13 +51,13 @@ def refuse_wide_span(headers: Sequence[Measured], most: float) -> None:
 
 
 def refuse_wide_levels(headers: Sequence[Measured], most: float) -> None:
-    """Raise SpecError if the noise of some level alone spans more than `most` times its variance."""
+    """Raise SpecError if noise within one level has more than `most` times the variance of other noise there."""
     for level in {h.margin.level: None for h in headers}:
         refuse_wide_span([h for h in headers if h.margin.level == level], most)
 
 
 def refuses_on_histogram(constraints: Constraints, *, upper: bool = False) -> str | None:
-    """Return the reason why histogram kernels cannot keep the constraints, or None; upper bounds need `upper`."""
+    """Return the reason why histogram methods cannot keep the constraints, or None."""
     if not upper and any(b.upper is not None for b in constraints.bounds):
         return "it keeps no upper bounds on crossing margins"
     if constraints.bounds and not constraints.nonnegative:
@@ -89,7 +89,7 @@ def refuses_columns(constraints: Constraints, headers: Sequence[Measured]) -> st
 
 
 def without_upper(constraints: Constraints) -> Constraints:
-    """Return the constraints with lower bounds alone."""
+    """Return the constraints without upper bounds."""
     lower = (replace(b, upper=None) for b in constraints.bounds if b.lower is not None)
     return replace(constraints, bounds=tuple(lower))
 
@@ -100,12 +100,12 @@ def _closed(header: Measured) -> bool:
 
 
 def improper(label: str, most: float) -> SpecError:
-    """Return the error that nothing bounds a count; `most` is the largest number that bounds or measures another.
+    """Return the error for a count that nothing bounds; `most` is the largest known number.
 
     Examples
     --------
     >>> print(improper("b", 1234))  # doctest: +ELLIPSIS
-    the posterior is improper: nothing bounds 'b'. Needed: ...prior = { name = "bounded", upper = 100000 }, with ...
+    the posterior is improper: nothing limits the count of 'b'. Needed: ...prior = { name = "bounded", upper = 100000 }, with ...
     """
     upper = 10 ** (len(str(int(max(most, 100)))) + 1)
     return SpecError(

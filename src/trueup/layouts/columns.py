@@ -1,4 +1,4 @@
-"""Histograms on a hierarchy as the column sampler takes them: places, measured tables, directions, and where to start.
+"""Problems in the form of the column sampler: places, measured tables, directions and starting tables.
 
 One file: all of it is derived from one problem, its cells and what was measured of them.
 """
@@ -54,7 +54,7 @@ UNMEASURED_VARIANCE = 10**8
 
 @dataclass(frozen=True, eq=False)
 class MeasuredRow:
-    """One row of measured values.
+    """Measured values of one replicate.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class MeasuredRow:
 
 @dataclass(frozen=True, eq=False)
 class ColumnProblem(MeasuredRow):
-    """One row of measured values on a hierarchy of histograms.
+    """Measured values of one replicate on a hierarchy of histograms.
 
     Attributes
     ----------
@@ -109,12 +109,12 @@ class ColumnProblem(MeasuredRow):
 
     @cached_property
     def open(self) -> NDArray[np.float64]:
-        """Return `(n,)` 1 for the columns that may be other than zero."""
+        """Return `(n,)` 1 for columns that may be nonzero."""
         return 1.0 - self.constraints.zero_cells.reshape(self.cells.shape[0], -1)[0]
 
     @cached_property
     def alike(self) -> Alike:
-        """Open columns of one value of an attribute, where there are two attributes or more of several values."""
+        """Return the open columns by value of each attribute, if several attributes have several values."""
         shape = self.cells.shape[1:]
         grid = np.indices(shape).reshape(len(shape), -1)
         axes = [i for i, size in enumerate(shape) if size > 1]
@@ -125,7 +125,7 @@ class ColumnProblem(MeasuredRow):
 
     @cached_property
     def _known(self) -> list[tuple[Margin, NDArray, Any, int]]:
-        """Return margin, values, form, and side (1 lower, -1 upper bound, 0 measured) of all that was measured or bounded."""
+        """Return margin, values, form and side (1 lower, -1 upper bound, 0 measured) of all measurements and bounds."""
         exact = (0.0, 0.0, 0.0)
         known = [
             (h.margin, np.asarray(v), exact if h.exact else tuple(h.law.form or exact), 0)
@@ -139,7 +139,7 @@ class ColumnProblem(MeasuredRow):
         return known
 
     def _among(self, margin: Margin, where: dict[str, str]) -> NDArray[np.bool_]:
-        """Return a mask `(groups,)` of the groups that hold cells with given attribute values."""
+        """Return a mask `(groups,)` of the groups that contain cells with given attribute values."""
         held = np.broadcast_to(self.cells.where(where), self.cells.shape).ravel()
         return self.cells.sum(held.astype(np.int64), margin) > 0
 
@@ -174,7 +174,7 @@ class ColumnProblem(MeasuredRow):
         return total_given_bounds(self.constraints, self.headers, self.values, given)
 
     def moves(self, starts: Sequence[NDArray[np.integer[Any]]]) -> Directions:
-        """Return the directions of moves, with steps and windows that follow the widths of the noise.
+        """Return the directions of moves, with step sizes and windows that suit the noise.
 
         A step is at most a quarter of the deviation that noise leaves to a lowest place along its direction, and half of the
         largest total: no posterior is much wider than either.
@@ -232,7 +232,7 @@ class ColumnProblem(MeasuredRow):
 
     @property
     def _sums_are_narrow(self) -> bool:
-        """Return True if some sum of a lowest place's cells is known better than the cells: single columns then move little."""
+        """Return True if some sum of a lowest place's cells is known more precisely than the cells."""
         last = len(self.cells.tree.levels) - 1
         known = {True: np.inf, False: np.inf}  # the finest cells, and sums of theirs
         for h in self.headers:
@@ -243,7 +243,7 @@ class ColumnProblem(MeasuredRow):
 
     @property
     def _scales(self) -> NDArray[np.float64]:
-        """Return per level the narrowest noise (counts) at it or above."""
+        """Return per level the smallest noise (counts) at that level or above."""
         narrowest = np.full(len(self.cells.tree.levels), np.inf)
         for h in self.headers:
             if not h.exact:
@@ -263,7 +263,7 @@ class ColumnProblem(MeasuredRow):
         return self._only_open(np.concatenate(found))
 
     def _squares(self) -> NDArray[np.int64]:
-        """Return `(q, 4)` columns of two values each of two attributes, with signs (+1, -1, -1, +1)."""
+        """Return `(q, 4)` columns with two values each of two attributes, in the signs (+1, -1, -1, +1)."""
         grid = np.arange(self.columns).reshape(self.cells.shape[1:])
         found = [np.zeros((0, 4), np.int64)]
         for one in range(grid.ndim):
@@ -282,7 +282,7 @@ class ColumnProblem(MeasuredRow):
         return np.ascontiguousarray(columns[self.open[columns].all(axis=1)], dtype=np.int64)
 
     def start(self, rng: np.random.Generator, away: float) -> NDArray[np.int64]:
-        """Return counts `(leaves, n)` that keep exact rules: the default release of the values plus `away` deviations of noise.
+        """Return counts `(leaves, n)` that satisfy exact rules: the default release of values plus `away` noise deviations.
 
         Raises
         ------
@@ -297,7 +297,7 @@ class ColumnProblem(MeasuredRow):
         return self._moved_below(found.reshape(self.cells.shape[0], -1))
 
     def _moved_below(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Move counts above the lowest places' upper bounds to places with room under the same exact totals."""
+        """Move counts that exceed upper bounds of lowest places to other places under the same exact totals."""
         above = [b for b in self.constraints.bounds if b.upper is not None]
         if not above:
             return x
@@ -326,14 +326,14 @@ class ColumnProblem(MeasuredRow):
         return np.where(among, np.asarray(bound.upper, float), np.inf)
 
     def _missed(self, flat: NDArray[np.int64]) -> bool:
-        """Return True if tables do not keep what was measured exactly."""
+        """Return True if tables contradict an exact value."""
         exact = [(h.margin, v) for h, v in zip(self.headers, self.values) if h.exact]
         return any((self.cells.sum(flat, margin) != v).any() for margin, v in exact)
 
     def _noisier(
         self, headers: Sequence[Measured], rng: np.random.Generator, away: float
     ) -> NDArray[np.float64]:
-        """Return measured values with `away` deviations of noise added; zeros for headers without values."""
+        """Return measured values with `away` deviations of noise added."""
         values, at = np.zeros(sum(self.cells.size(h.margin) for h in headers)), 0
         for h, v in zip(self.headers, self.values, strict=True):
             part = values[at : at + len(v)]
@@ -345,7 +345,7 @@ class ColumnProblem(MeasuredRow):
         return values
 
     def state(self, x: NDArray[np.integer[Any]], a: float, kappa: float, rate: float = 0.0) -> ChainState:
-        """Return a chain's state at tables `(leaves, n)`, with concentrations `a`, `kappa` and the rate of uninhabited places."""
+        """Return a chain's state at tables `(leaves, n)`, with concentrations and the share of uninhabited places."""
         levels = len(self.cells.tree.levels)
         tree, flat = self.cells.tree, x.ravel().astype(np.int64)
         total = np.concatenate([self.cells.sum(flat, Margin(level)) for level in tree.levels])
@@ -395,7 +395,7 @@ class ColumnProblem(MeasuredRow):
 
     @property
     def connected(self) -> bool:
-        """Return True if moves are proved to reach every table: only totals of places are exact, and nothing is bounded.
+        """Return True if moves provably reach every table: only totals of places are exact, and nothing is bounded.
 
         Then one may move a unit between columns of a place (pairs), and in a column between any two places under the same
         fixed totals (singles): these lead from any table to any other through nonnegative ones.
@@ -406,7 +406,7 @@ class ColumnProblem(MeasuredRow):
 
 
 def _together(gaps: list[NDArray], total: int) -> NDArray:
-    """Return differences one after the other, in single precision if they are whole and small enough to be exact there."""
+    """Return differences in one array, in single precision if they are small whole numbers."""
     whole = all(gap.dtype.kind in "iu" or bool((gap == np.rint(gap)).all()) for gap in gaps)
     largest = 2 * total + max(float(np.abs(gap).max(initial=0)) for gap in gaps)
     return np.concatenate(
@@ -415,14 +415,14 @@ def _together(gaps: list[NDArray], total: int) -> NDArray:
 
 
 def _taken(x: NDArray[np.int64], excess: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return `(leaves, n)` counts to take from each place so that they add up to `excess`, in proportion to the place's own."""
+    """Return counts `(leaves, n)` to subtract from each place, `excess` in all, in proportion to its own."""
     below = np.cumsum(x, axis=1)
     ends = below * excess[:, None] // np.maximum(below[:, -1:], 1)  # whole, and the last is the excess
     return np.diff(ends, axis=1, prepend=0)
 
 
 def _placed(x: NDArray[np.int64], freed: NDArray[np.int64], most: NDArray[np.float64]) -> None:
-    """Add counts `(n,)` to places that have room, until no room is left."""
+    """Add counts `(n,)` to places below their upper bounds, until none has room."""
     room = np.maximum(most - x.sum(axis=1), 0)
     for column in np.flatnonzero(freed):
         below = np.minimum(np.cumsum(room), freed[column])

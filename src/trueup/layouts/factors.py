@@ -32,7 +32,7 @@ Split = tuple[Reals, Reals, Reals, Reals, Integers]
 
 
 class FittedMasses(NamedTuple):
-    """Log masses of the counts 0, 1, ... of each class of the finest cells.
+    """Log masses of the counts 0, 1, ... for each class of finest cells.
 
     Attributes
     ----------
@@ -47,12 +47,12 @@ class FittedMasses(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the name of the prior that was fitted."""
+        """Return the name of the fitted prior."""
         return Estimated().name
 
 
 class FactorTable:
-    """A table of factors that grows one by one; equal laws and priors share an entry.
+    """A growing table of factors, in which equal laws and priors share an entry.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class FactorTable:
         self._rows: list[tuple[Integers, Integers, int]] = []
 
     def add_law(self, law: Law, nodes: Integers, values: NDArray, depth: float | Reals) -> None:
-        """Add the likelihood of nodes' counts given published values, down to `depth` nats below the peak; one law, or one each.
+        """Add the likelihood of nodes' counts given published values, down to `depth` nats below its peak.
 
         Values whose tables differ by a shift alone share one: noise that is added has a table for each fraction, a
         perturbation one for each value.
@@ -103,7 +103,7 @@ class FactorTable:
                 self._add_kind(law, nodes[same], values[same], one)
 
     def _add_kind(self, law: Law, nodes: Integers, values: NDArray, depth: float) -> None:
-        """Add measured nodes whose tables are one table, shifted."""
+        """Add measured nodes whose tables differ only by a shift."""
         if not len(nodes):
             return
         key = (law, float(law.kinds(values[0])), depth)
@@ -145,12 +145,12 @@ class FactorTable:
         self._lower[leaves] = np.maximum(self._lower[leaves], 0)
 
     def add_masses(self, key: Hashable, log: Reals, nodes: Integers, first: int = 0) -> None:
-        """Multiply by a table of log masses at `first`, `first + 1`, ..., and zero elsewhere; equal keys share it."""
+        """Multiply by a table of log masses at `first`, `first + 1`, ... with zero mass elsewhere."""
         self._table(key, lambda: (log, 0), open_ended=0.0)
         self._rows.append((nodes, np.full(len(nodes), first, np.int64), self._known[key][0]))
 
     def add_splits(self, splits: Split) -> None:
-        """Let every node split its count among its children; `SPLIT` names the fields of `Factors`."""
+        """Add the factors of splits of every node's count among its children."""
         self._splits = tuple(map(np.asarray, splits))  # pyright: ignore[reportAttributeAccessIssue]
 
     def build(self) -> Factors:
@@ -176,7 +176,7 @@ class FactorTable:
         )
 
     def _table(self, key: Hashable, make: Callable[[], tuple[Reals, int]], open_ended: float) -> int:
-        """Store a table once; return how far left of its origin it starts."""
+        """Store a table once; return how far before its origin it starts."""
         if key not in self._known:
             log, reach = make()
             self._known[key] = (len(self._logs), reach)
@@ -206,7 +206,7 @@ def _one_size(prior: Poisson | NegativeBinomial) -> float:
 
 
 def _law_table(law: Law, value: float, depth: float) -> tuple[Reals, int]:
-    """Return log masses of a value's true counts, and how far below the value they begin."""
+    """Return log masses of true counts given a value, and the distance of the first count below the value."""
     first, log = law.table(value, depth)
     return log, int(np.floor(value)) - first
 

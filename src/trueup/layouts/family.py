@@ -1,4 +1,4 @@
-"""Families of tables laid out for their methods: least squares of all at once, and each table settled beside its parent.
+"""Families of tables in the form of their methods: joint least squares, and tables settled one after the other.
 
 One file: both read the same margins and separators of one junction tree.
 """
@@ -64,7 +64,7 @@ class Shared:
 
 @dataclass(frozen=True, eq=False)
 class TableLayout:
-    """One table of a family, ready to be settled.
+    """One table of a family, prepared for settling.
 
     Attributes
     ----------
@@ -98,11 +98,11 @@ class TableLayout:
 
     @property
     def levels(self) -> int:
-        """Return the number of its levels."""
+        """Return how many levels the table has."""
         return self.tree.spine.depth
 
     def on(self, least_squares: FamilyLeastSquares, levels: range) -> TableLayout:
-        """Return the table's layout at those of the given levels that it has, with the least squares of other places."""
+        """Return the table's layout restricted to some levels, with the least squares of other places."""
         own = slice(levels.start, min(self.levels, levels.stop))
         tree = _from_subtrees(least_squares, self.whole, own.stop - own.start)
         shared = self.shared and replace(self.shared, levels=self.shared.levels - own.start)
@@ -112,7 +112,7 @@ class TableLayout:
 
 @dataclass(frozen=True, eq=False)
 class FamilyProblem:
-    """A family of tables: least squares prepared, and every table's layout in the order of the cells.
+    """A family of tables: prepared least squares, and the layout of every table.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class FamilyProblem:
     def on(
         self, spine: Spine, levels: range, firsts: tuple[int, ...], below: Mapping[Contrast, NDArray] | None
     ) -> FamilyProblem:
-        """Return the problem of some levels of other places; see `FamilyLeastSquares.on`."""
+        """Return the problem restricted to some levels of other places; see `FamilyLeastSquares.on`."""
         least_squares = self.least_squares.on(spine, levels, below)
         order = tuple(i for i in self.order if self.tables[i].levels > levels.start)
         tables = tuple(t.on(least_squares, levels) if i in order else t for i, t in enumerate(self.tables))
@@ -186,7 +186,7 @@ class FamilyProblem:
         return _marginal(self.cells, bases_of(self.cells), margin)
 
     def settle(self, rows: NDArray, seeds: NDArray, how: Settling) -> tuple[NDArray, list[SettledTables]]:
-        """Settle the tables along the junction tree, for measured values `(b, q)`: cells `(b, n)`, and what each took."""
+        """Settle the tables along the junction tree for measured values `(b, q)`; return cells `(b, n)` and figures."""
         settled = self.settle_fit(self.fit(rows, subtrees=True), seeds, how)
         found = [settled[i] for i in range(len(self.tables))]
         return np.concatenate([s.values[-1].reshape(len(rows), -1) for s in found], axis=1), found
@@ -198,7 +198,7 @@ class FamilyProblem:
         how: Settling,
         above: Mapping[int, NDArray] | None = None,
     ) -> dict[int, SettledTables]:
-        """Settle the tables at estimates from the subtrees; those of the first level may be settled `above`."""
+        """Settle the tables from least-squares estimates; those of the first level may be given as `above`."""
         copies, settled = len(seeds), {}
         firsts = self.firsts or (0,) * self.least_squares.spine.depth
         for i in self.order:
@@ -307,7 +307,7 @@ def _joint(
 
 
 def bases_of(cells: FamilyCells) -> list[Recode]:
-    """Return for every attribute the finest view that a table has of it; summed out if none has any."""
+    """Return for every attribute the finest view of it in any table; summed out if there is none."""
     found = []
     for at, attribute in enumerate(cells.attributes):
         views = [cells.recodes(table.attributes)[at] for table in cells.tables]
@@ -316,7 +316,7 @@ def bases_of(cells: FamilyCells) -> list[Recode]:
 
 
 def _marginal(cells: FamilyCells, bases: Sequence[Recode], margin: Margin) -> Marginal:
-    """Return a margin as a marginal of the values of each attribute's finest view."""
+    """Return a margin as a marginal of the finest views."""
     own = cells.recodes(margin.attributes)
     return tuple(
         np.array(view.groups)[np.unique(base.groups, return_index=True)[1]]
@@ -361,7 +361,7 @@ def _table_layout(
 
 
 def _from_subtrees(least_squares: FamilyLeastSquares, whole: Marginal, depth: int) -> HistogramLeastSquares:
-    """Return a table's places on the first `depth` levels, with the covariances of its estimates from the subtrees."""
+    """Return a table's places on the first `depth` levels, with the covariances of subtree estimates."""
     covariances = [least_squares.covariances(level, whole) for level in range(depth)]
     spine = least_squares.spine.upper(depth)
     return HistogramLeastSquares.given(least_squares.view(whole).domain, spine, covariances)

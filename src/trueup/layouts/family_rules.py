@@ -1,4 +1,4 @@
-"""Rules of a family table by table: exact margins, zeros, and the order in which tables can be settled.
+"""Rules of a family by table: exact margins, zeros, bounds, and the order of settling.
 
 The joint table that closes a ring of tables: as nothing measures it, it is given the values of least interaction.
 Least squares of what is measured estimates sums of the joint table. Cells with these sums, and no interaction beyond what the
@@ -33,13 +33,13 @@ from trueup.model.nested import canonical
 
 
 def family_cells(constraints: Constraints) -> FamilyCells:
-    """Return the constraints' cells, asserting that they belong to a family."""
+    """Return the constraints' cells as those of a family."""
     assert isinstance(constraints.cells, FamilyCells), "only a family of tables is laid out so"
     return constraints.cells
 
 
 def closed_constraints(constraints: Constraints) -> Constraints:
-    """Return the same constraints on the closed family."""
+    """Return the constraints on the family with its joint table."""
     return replace(constraints, cells=family_cells(constraints).closed)
 
 
@@ -54,7 +54,7 @@ def refuse_unmeasured_tables(cells: FamilyCells, headers: Sequence[Measured]) ->
 
 
 def invariant_margins(constraints: Constraints) -> list[list[Margin]]:
-    """Return for every table the margins that invariants fix."""
+    """Return for every table the margins with invariants."""
     cells = family_cells(constraints)
     found = []
     for own in cells.sets:
@@ -66,14 +66,14 @@ def invariant_margins(constraints: Constraints) -> list[list[Margin]]:
 
 
 def bounded_tables(constraints: Constraints) -> list[int]:
-    """Return the positions of the tables that hold all bounds, and could be settled first."""
+    """Return the positions of the tables that contain all bounds, which could be settled first."""
     cells = family_cells(constraints)
     held = [set(cells.holders(bound.margin)) for bound in constraints.bounds]
     return sorted(set(range(len(cells.tables))).intersection(*held))
 
 
 def refuses_bounds(constraints: Constraints) -> str | None:
-    """Return the reason why the bounds of a family cannot be kept, or None."""
+    """Return the reason why a family's bounds cannot be kept, or None."""
     if not constraints.bounds:
         return None
     if family_cells(constraints).joint is not None:
@@ -99,14 +99,14 @@ def table_bounds(constraints: Constraints, table: int, spine: Spine) -> TableBou
 
 
 class TableBounds(NamedTuple):
-    """Bounds on the counts of one table: the bounded marginals, and lower and upper bounds per level."""
+    """Bounds on the counts of one table: bounded marginals with lower and upper bounds per level."""
 
     marginals: tuple[Marginal, ...] = ()
     lower: tuple[Lower, ...] = ()
     upper: tuple[Lower, ...] = ()
 
     def of_copies(self, copies: int, *, drawn: bool) -> tuple[tuple[Lower, ...], tuple[Lower, ...]]:
-        """Return both sides for several copies of the places one after another; draws keep no upper bounds."""
+        """Return lower and upper bounds for several copies of the places."""
         lower, upper = (
             tuple(level.at(np.tile(np.arange(len(level.tables[0])), copies)) for level in side)
             for side in (self.lower, self.upper)
@@ -115,7 +115,7 @@ class TableBounds(NamedTuple):
 
 
 def _within(constraints: Constraints, table: int) -> Constraints:
-    """Return the bounds, and the invariants of one table, as constraints on it alone, with an attribute of one value if none."""
+    """Return the bounds and invariants of one table as constraints on it alone."""
     part = family_cells(constraints).parts[table]
     one = part if part.attributes else Cells(part.tree, (Attribute("", ("all",)),))
     known = tuple(invariant_margins(constraints)[table])
@@ -125,7 +125,7 @@ def _within(constraints: Constraints, table: int) -> Constraints:
 def rooted(
     cells: FamilyCells, known: Sequence[Sequence[Margin]], roots: Sequence[int] | None = None
 ) -> JunctionTree:
-    """Return the flattest junction tree in which each table's invariants are nested with what is settled before it."""
+    """Return a junction tree in which each table's invariants are nested with what is settled before it."""
 
     def flatness(tree: JunctionTree) -> int:
         depth: dict[int, int] = {}
@@ -153,7 +153,7 @@ def _nested(cells: FamilyCells, tree: JunctionTree, table: int, known: Sequence[
 
 
 def closed_zeros(constraints: Constraints, junction: JunctionTree) -> list[NDArray[np.bool_]]:
-    """Return per table a mask of a place's cells that are zero, by its own zeros or by those of tables that share them."""
+    """Return per table a mask of a place's cells that must be zero, by its own zeros or those of other tables."""
     cells = family_cells(constraints)
     masks = [
         mask.reshape(part.shape[0], -1)[0]
@@ -176,7 +176,7 @@ FITTING_SWEEPS = 30
 
 @dataclass(frozen=True, eq=False)
 class JointTable:
-    """A joint table that nothing measures, with what is measured of its sums.
+    """A joint table that is not measured, with the measurements of its sums.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ class JointTable:
     open_: NDArray[np.bool_]
 
     def fitted(self, answers: Sequence[Sequence[NDArray]]) -> NDArray:
-        """Return its cells `(b, places, cells of a place)` as the answers say; see `FamilyLeastSquares.fit`."""
+        """Return the least-squares cells `(b, places, cells of a place)`; see `FamilyLeastSquares.fit`."""
         fit = self.measured.fit(answers)
         found = [(self.measured.table(fit, level, marginal), groups) for level, marginal, groups in self.sums]
         targets = [(np.maximum(x.reshape(len(x), -1), 0.0), groups) for x, groups in found]
@@ -210,7 +210,7 @@ class JointTable:
 def proportional_fit(
     start: NDArray, targets: Sequence[tuple[NDArray, NDArray[np.int64]]], sweeps: int
 ) -> NDArray:
-    """Scale cells `(n,)` until they have given sums, one margin after the other.
+    """Scale cells `(n,)` until they have the given sums (iterative proportional fitting).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Families of tables laid out for the kernel of their Markov chains."""
+"""Families of tables in the form of the kernel of their Markov chains."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FamilyWalk:
     def of(
         cls, constraints: Constraints, headers: Sequence[Measured], within: Sequence[Margin] = ()
     ) -> FamilyWalk:
-        """Lay a family out; moves within a table keep what it shares with others, or sums of one margin for each table."""
+        """Prepare a family for its chains."""
         cells = family_cells(constraints)
         tree = cells.junction()
         masks = closed_zeros(constraints, tree)
@@ -103,7 +103,7 @@ class FamilyWalk:
 
     @property
     def steps(self) -> int:
-        """Return the number of steps in which the prior divides sums, each with its concentration."""
+        """Return the number of steps in which the prior divides sums."""
         return int(self.layout.steps[-1])
 
     @property
@@ -122,7 +122,7 @@ def _own(cells: FamilyCells, i: int) -> slice:
 
 
 def _shared_cells(cells: FamilyCells, i: int, margin: Margin) -> Integers:
-    """Return for every cell of a table the group of a margin that holds it."""
+    """Return for every cell of a table the group of a margin that contains it."""
     return cells.parts[i].groups(cells.tables[i], margin)
 
 
@@ -134,7 +134,7 @@ def _open(cells: FamilyCells, open_: NDArray[np.bool_]) -> dict[str, Any]:
 def _alike(
     cells: FamilyCells, shared: Sequence[Sequence[Margin]], open_: NDArray[np.bool_]
 ) -> dict[str, Any]:
-    """Return a class number per cell, table by table: cells of a class are in equal groups of some margins."""
+    """Return a class for each cell; cells of a class lie in the same groups of some margins."""
     like, classes = np.zeros(cells.n, np.int64), 0
     for i, margins in enumerate(shared):
         part = np.zeros(cells.parts[i].n, np.int64)
@@ -182,7 +182,7 @@ def _edges(cells: FamilyCells, near: Sequence[Sequence[int]], open_: NDArray[np.
 def _prior_steps(
     cells: FamilyCells, parent: Sequence[int], open_: NDArray[np.bool_]
 ) -> tuple[dict[str, Any], NDArray[np.float64]]:
-    """Return the sums that the prior divides step by step, the weights of cells, and how many parts each sum has."""
+    """Return the sums that the prior divides step by step, the cells' weights, and each sum's number of parts."""
     steps = [_steps_of(cells, i, above) for i, above in enumerate(parent)]
     sizes = [cells.size(margin) for own in steps for margin in own]
     group = np.full((cells.n, max(map(len, steps))), -1)
@@ -218,7 +218,7 @@ def _prior_steps(
 
 
 def _steps_of(cells: FamilyCells, i: int, above: int) -> list[Margin]:
-    """Return the margins that the prior divides: what a table shares with its parent, and that at each finer level."""
+    """Return the margins that the prior divides: the separator of a table, and that at each finer level."""
     table, tree = cells.tables[i], cells.tree
     shared = Margin(tree.levels[0]) if above < 0 else cells.separator(i, above)
     found, last = [shared], tree.level(table.level)
@@ -242,7 +242,7 @@ def divided_anew(cells: FamilyCells) -> str | None:
 
 
 def _kinds(cells: FamilyCells, i: int, divided: Margin) -> tuple[Integers, Integers, int]:
-    """Return which weights of a table divide the same sums, the weight of each of its cells, and how far apart these stand.
+    """Return which weights of a table divide the same sums, and the weight of each of its cells.
 
     Weights are of values, common to places, or of places, where these are divided for each of several values. There are none in a
     table of one place, and where places are divided once.
@@ -258,7 +258,7 @@ def _kinds(cells: FamilyCells, i: int, divided: Margin) -> tuple[Integers, Integ
 
 
 def _seen(cells: FamilyCells, headers: Sequence[Measured]) -> dict[str, Any]:
-    """Return the noisy sums that count each cell, and their laws."""
+    """Return the noisy sums that contain each cell, and their laws."""
     seen, sizes = _sums_of(cells, [h.margin for h in headers])
     forms: list[Any] = [h.law.form for h in headers]
     return {
@@ -270,7 +270,7 @@ def _seen(cells: FamilyCells, headers: Sequence[Measured]) -> dict[str, Any]:
 
 
 def _sums_of(cells: FamilyCells, margins: Sequence[Margin]) -> tuple[Integers, list[int]]:
-    """Return `(n, columns)` the groups of margins that count each cell, in the first table holding each margin; -1 if none."""
+    """Return `(n, columns)` the groups of margins that contain each cell; -1 if none."""
     sizes = [cells.size(margin) for margin in margins]
     columns: list[list[Integers]] = [[] for _ in cells.tables]
     for first, margin in zip(_ptr(sizes), margins):

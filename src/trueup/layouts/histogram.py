@@ -1,4 +1,4 @@
-"""Common layout of the methods for crossing margins: measurements on a tree of histograms."""
+"""Common form of problems with crossing margins: measurements on a tree of histograms."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONFLICT_CELLS = 50_000  # above this, invariants are held against each other in
 
 @dataclass(frozen=True, eq=False)
 class HistogramProblem:
-    """Histograms on a hierarchy: what is measured where, prepared for least squares.
+    """Histograms on a hierarchy with their measurements, prepared for least squares.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class HistogramProblem:
         return self.constraints.cells
 
     def answers(self, values: NDArray) -> list[list[NDArray]]:
-        """Lay values `(b, q)` out per level and planned marginal as `(b * places, groups)`, row after row."""
+        """Arrange values `(b, q)` by level and marginal as `(b * places, groups)`."""
         parts = split(values, self.headers, self.cells)
         table = []
         for level, name in enumerate(self.cells.tree.levels):
@@ -93,7 +93,7 @@ class HistogramProblem:
         return replace(self, tree=self.tree.tiled(copies), zeros=zeros, lower=lower, upper=upper)
 
     def least_squares(self, values: NDArray) -> tuple[Estimates, float]:
-        """Return least-squares estimates of values `(b, q)` with structural zeros held, and the largest count left on zeros.
+        """Return least-squares estimates of values `(b, q)` with structural zeros fixed, and the largest count left on zeros.
 
         For b other than 1 the problem must be `tiled`.
         """
@@ -117,7 +117,7 @@ class HistogramProblem:
         how: Settling,
         fixed: tuple[Marginal, Sequence[NDArray]] | None = None,
     ) -> SettledTables:
-        """Settle every level from the top along its settling sequence, given `fixed` tables and the problem's rules."""
+        """Settle every level from the top, given `fixed` tables and the problem's rules."""
         spine = self.tree.spine
         leaves = None if how.leaves is None else np.tile(how.leaves, len(seeds))
         return settle(
@@ -136,29 +136,29 @@ class HistogramProblem:
         )
 
     def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:
-        """Return nested marginals to settle at a level: exact and bounded ones there or below, then fitting ones of `wanted`."""
+        """Return nested marginals to settle at a level: exact and bounded ones, then others of `wanted` that fit."""
         exact = [m for plan in self.tree.plan[level:] for m, variance in plan if variance == 0]
         bounded = next((part[0].marginals for part in (self.lower, self.upper) if part), ())
         return settling_sequence(wanted, self.fold.marginal(detailed(self.cells)), [*exact, *bounded])
 
     @property
     def chains(self) -> list[list[Marginal]]:
-        """Return the settling sequence of every level: its measured marginals, and for the root its total first."""
+        """Return the settling sequence of every level."""
         plans = [[m for m, _ in plan] for plan in self.tree.plan]
         plans[0].append(self.marginal(()))
         return [self.chain(level, wanted) for level, wanted in enumerate(plans)]
 
     @property
     def first(self) -> list[Marginal]:
-        """Return the marginals that the root's cells are settled within: its total, and every marginal measured anywhere."""
+        """Return the marginals for settling the root: its total, and every measured marginal."""
         return [self.marginal(()), *(m for plan in self.tree.plan for m, _ in plan)]
 
     def marginal(self, attributes: Sequence[str]) -> Marginal:
-        """Return the marginal of the (folded) histograms by the named attributes and recodes."""
+        """Return the marginal of the (folded) histograms for some attributes and recodes."""
         return self.fold.marginal(self.cells.marginal(attributes))
 
     def conflict(self, values: NDArray) -> InfeasibleError | None:
-        """Return the error naming rules proved to exclude each other in some row of values `(b, q)`, or None."""
+        """Return the error that names rules which contradict each other for some row of values `(b, q)`, or None."""
         from trueup.layouts.linear import LinearProblem  # an error's only user
 
         linear = LinearProblem(self.constraints, self.headers)
@@ -167,7 +167,7 @@ class HistogramProblem:
         return next((error for row in values if (error := linear.conflict(row))), None)
 
     def _refuse_excluded(self, values: NDArray) -> None:
-        """Refuse an invariant above zero on cells none of which can occur."""
+        """Refuse a positive invariant on cells that are all structural zeros."""
         if self.fold.trivial:
             return
         parts = split(values, self.headers, self.cells)
@@ -245,7 +245,7 @@ def histogram_standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray
 
 
 def _spread(problem: HistogramProblem, margin: Margin, errors: NDArray) -> NDArray:
-    """Return a folded table's errors in the full table: zero for impossible cells."""
+    """Return a folded table's errors in the original table, zero for impossible cells."""
     full = np.zeros((len(errors), problem.cells.size(margin) // len(errors)))
     full[:, problem.fold.columns(problem.cells.marginal(margin.attributes))] = errors
     return full.ravel()

@@ -1,4 +1,4 @@
-"""Measured marginals of histograms by level, the basis that suits them, and constraints that histogram kernels cannot keep."""
+"""Measured marginals of histograms by level, a basis for them, and constraints that histogram methods cannot keep."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FUSED_CODES = 64  # structural zeros are folded away while no fused axis is larg
 
 
 def small_fold(constraints: Constraints) -> Fold | None:
-    """Return the fold of the structural zeros, or None if it fuses too many codes for dense blocks."""
+    """Return the fold of the structural zeros, or None if its blocks would be too large."""
     cells = constraints.cells
     fold = Fold.of(cells.shape[1:], [cells.where(zero)[0] for zero in constraints.zeros])
     return fold if fold.widest <= FUSED_CODES else None
@@ -30,7 +30,7 @@ def small_fold(constraints: Constraints) -> Fold | None:
 def level_plans(
     constraints: Constraints, headers: Sequence[Measured], fold: Fold
 ) -> list[list[tuple[Marginal, float]]]:
-    """Return for every level the measured marginals of the folded histograms, and the variances of their noise."""
+    """Return for every level the measured marginals of the folded histograms, with their noise variances."""
     refuse_wide_levels(headers, OF_HISTOGRAMS)
     cells = constraints.cells
     if part := next((h for h in headers if h.groups is not None), None):
@@ -51,13 +51,13 @@ def level_plans(
 def domain_of(
     cells: Cells, fold: Fold, plan: Sequence[Sequence[tuple[Marginal, float]]], known: Sequence[Margin] = ()
 ) -> Domain:
-    """Return the basis in which all planned marginals, and those of known tables, are block diagonal."""
+    """Return the basis in which all measured marginals are block diagonal."""
     others = (fold.marginal(cells.marginal(m.attributes)) for m in known)
     return Domain.of([fold.marginal(detailed(cells)), *(m for part in plan for m, _ in part), *others])
 
 
 def refuse_undetermined(domain: Domain, plan, constraints: Constraints, level: str) -> None:
-    """Raise SpecError if a level's measurements do not determine its histograms; name a ring of tables if there is one."""
+    """Raise SpecError if a level's measurements do not determine its histograms."""
     cells = constraints.cells
     if not determines(domain, plan):
         from trueup.model.family_sets import cyclic
@@ -84,7 +84,7 @@ def bounded_marginals(constraints: Constraints, fold: Fold) -> list[Marginal]:
 def level_bounds(
     constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str
 ) -> list[NDArray[np.int64]]:
-    """Return a level's own lower bounds for every bounded marginal; zero if there is none.
+    """Return a level's lower bounds for every bounded marginal; zero if there are none.
 
     `(places, groups)`, or `(1, groups)` if they are the same at every place.
     """
@@ -101,7 +101,7 @@ def level_bounds(
 def level_limits(
     constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str
 ) -> list[NDArray[np.float64]]:
-    """Return minus a level's own upper bounds as `level_bounds` returns lower ones; infinite where there is none."""
+    """Return minus a level's upper bounds, in the form of `level_bounds`; infinite if there are none."""
     tables = [np.full((1, int(np.prod(shape(m)))), -np.inf) for m in marginals]
     for bound in constraints.bounds:
         if bound.margin.level != level or bound.upper is None:
@@ -136,7 +136,7 @@ def _least(cells: Cells, bound: Bound) -> NDArray[np.int64]:
 
 
 def _bounded_groups(cells: Cells, bound: Bound) -> NDArray[np.bool_]:
-    """Return which groups of the margin a bound is on, `(1, groups)`."""
+    """Return which groups of the margin a bound concerns, `(1, groups)`."""
     mask = cells.where(dict(bound.where)).reshape(1, -1)
     return marginalise(mask, cells.marginal(bound.margin.attributes)) > 0
 

@@ -1,4 +1,4 @@
-"""Any linear constraints written as rows: common code of the general methods, and conflicts in labels."""
+"""Linear constraints of any form as rows, and errors that name contradictory ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trueup.noise.law import Law
 
 @dataclass(frozen=True, eq=False)
 class LinearProblem:
-    """A reconciliation problem on `n` cells as rows of a polyhedron and measured sums.
+    """A reconciliation problem on `n` cells, as rows of a polyhedron and measured sums.
 
     Attributes
     ----------
@@ -61,8 +61,7 @@ class LinearProblem:
         )
 
     def fit(self, values: NDArray, weight: Callable[[Law], float] | None = None) -> Fit:
-        """Return the measured sums of one row of values `(q,)`, weighted relative to the widest noise: by 1 / variance
-        unless another weight of a law is given."""
+        """Return the measured sums of one row of values `(q,)`, weighted relative to the widest noise."""
         weight = weight or (lambda law: 1 / law.variance)
         pairs = [(h, v) for h, v in zip(self.headers, self._split(values), strict=True) if not h.exact]
         measured = np.concatenate([np.zeros(0), *(v for _, v in pairs)])
@@ -74,11 +73,11 @@ class LinearProblem:
         return polyhedron(self.constraints, self._blocks(values))[0]
 
     def conflict(self, values: NDArray, *, integer: bool = False) -> InfeasibleError | None:
-        """Return the error naming rows that cannot hold together, no more than needed, or None."""
+        """Return the error that names a minimal set of contradictory rows, or None."""
         return contradiction(*polyhedron(self.constraints, self._blocks(values)), integer=integer)
 
     def disagreement(self, values: NDArray) -> InfeasibleError | None:
-        """Return the error naming two invariants whose common sums differ (compared exactly), or None."""
+        """Return the error that names two invariants with different common sums, or None."""
         exact = [(h, v) for h, v in zip(self.headers, self._split(values), strict=True) if h.exact]
         for (one, v), (other, w) in combinations([(h, v) for h, v in exact if h.groups is None], 2):
             shared = common(self.cells, one.margin, other.margin)
@@ -97,7 +96,7 @@ class LinearProblem:
         return None
 
     def refused(self, answer: Answer, values: NDArray, *, integer: bool = False) -> Answer:
-        """Return the answer; raise the error of a conflict if constraints exclude each other."""
+        """Return the answer, or raise an error if constraints contradict each other."""
         if answer.status is not Status.SOLVED and (error := self.conflict(values, integer=integer)):
             raise error
         return answer
@@ -135,7 +134,7 @@ def log_slope(law: Law) -> float:
 
 
 def common(cells: Cells, one: Margin, other: Margin) -> Margin | None:
-    """Return the margin that both sum to: the higher level by the coarser attributes; None if neither's are coarser."""
+    """Return the margin that both margins sum to, or None if they have no simple one."""
     level = min(one.level, other.level, key=cells.tree.level)
     tables = [cells.marginal(m.attributes) for m in (one, other)]
     if refines(*tables):
@@ -144,7 +143,7 @@ def common(cells: Cells, one: Margin, other: Margin) -> Margin | None:
 
 
 def _alone(problem: LinearProblem) -> NDArray[np.bool_]:
-    """Return a mask `(n,)` of the cells that some measured sum counts alone."""
+    """Return a mask `(n,)` of the cells that are measured singly."""
     found = np.zeros(problem.cells.n, bool)
     for header in problem.headers:
         rows = problem.sums(header.margin, header.groups)

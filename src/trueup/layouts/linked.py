@@ -1,4 +1,4 @@
-"""Linked counts on a hierarchy laid out for their sampler: places, measurements, moves, and a start.
+"""Linked tables on a hierarchy in the form of their sampler: places, measurements, moves and a start.
 
 One file: every part reads the same columns, tables and places of one problem.
 """
@@ -58,7 +58,7 @@ def refuses_linked(constraints: Constraints, headers: Sequence[Measured]) -> str
 
 
 class _Table(NamedTuple):
-    """Values of a margin: its level, groups of columns (-1 if not counted), and values and laws of each group."""
+    """Values of one margin: its level, groups of columns, and the values and laws of each group."""
 
     level: int
     group: Integers
@@ -70,7 +70,7 @@ class _Table(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LinkedProblem:
-    """One row of measured values on linked counts.
+    """Measured values of one replicate on linked tables.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class LinkedProblem:
         return found._replace(changes=distinct([*found.changes, *self._typical(found)]))
 
     def _typical(self, links: PlaceLinks) -> Iterator[Integers]:
-        """Yield several households with persons in the proportions of all places: changes for small places.
+        """Yield several households with persons in overall proportions, as changes for small places.
 
         They rest on the published values alone, as the chains do.
         """
@@ -155,7 +155,7 @@ class LinkedProblem:
 
     @cached_property
     def known(self) -> LinkedValues:
-        """Return where the values of each table start, and their laws."""
+        """Return the start of each table's values, and their laws."""
         start = np.cumsum([0, *(len(t.value) for t in self.tables)])[:-1]
         return LinkedValues(
             start.astype(np.int64),
@@ -166,7 +166,7 @@ class LinkedProblem:
 
     @cached_property
     def moves(self) -> LinkedMoves:
-        """Return all moves, and the table values that each changes."""
+        """Return all moves, with the table values that each changes."""
         rows, n, levels = self.links.moves, self.links.slack.shape[1], len(self.cells.tree.levels)
         columns = [np.flatnonzero(row) for row in rows]
         sums = np.stack([rows[:, p].sum(axis=1) for p in self.links.pools], axis=1)
@@ -186,7 +186,7 @@ class LinkedProblem:
 
     @cached_property
     def units(self) -> Integers:
-        """Return `(n,)` the move that changes a column alone, -1 for none."""
+        """Return `(n,)` the move that changes each column alone, or -1."""
         single = np.count_nonzero(self.links.changes, axis=1) == 1
         found = np.full(self.links.slack.shape[1], -1, np.int64)
         found[self.links.changes[single].argmin(axis=1)] = np.flatnonzero(single)
@@ -211,7 +211,7 @@ class LinkedProblem:
 
     @cached_property
     def forms(self) -> LinkedForms:
-        """Return the sums of a place's cells that its density depends on."""
+        """Return the sums of a place's cells on which its density depends."""
         table = np.hstack([np.eye(self.links.slack.shape[1], dtype=np.int64), self.links.slack.T])
         pools = np.array([table[:, p].sum(axis=1) for p in self.links.pools])
         group, level = np.array([t.group for t in self.tables]), np.array([t.level for t in self.tables])
@@ -225,7 +225,7 @@ class LinkedProblem:
 
     @cached_property
     def pools(self) -> LinkedPools:
-        """Return the pools of two tables, and how much of later pools each of their columns holds."""
+        """Return the pools of both tables, and how much of later pools each of their columns contains."""
         joined, links = self.constraints.joined, self.links
         n, (size, *_) = links.slack.shape[1], joined.links
         held = np.zeros((len(links.pools), len(links.pool_of)), np.int64)
@@ -246,7 +246,7 @@ class LinkedProblem:
 
     @cached_property
     def exchanged(self) -> bool:
-        """Return True if households are exchanged with their persons.
+        """Return True if households are exchanged together with their persons.
 
         Of two tables they are if pools have all cells that moves change, and all persons whose number households determine.
         """
@@ -262,13 +262,13 @@ class LinkedProblem:
 
     @cached_property
     def whole(self) -> bool:
-        """Return True if places are drawn whole: any change of their cells keeps all rules but signs."""
+        """Return True if whole places can be drawn: any change of their cells keeps all rules except signs."""
         free = self.constraints.joined is None and not self.constraints.zero_combinations.any()
         return free and self.links.slack.shape[1] <= MAX_WHOLE_CELLS
 
     @cached_property
     def widest(self) -> NDArray[np.float64]:
-        """Return `(k,)` the longest distance (counts) of the values in a window of each move."""
+        """Return `(k,)` the length (counts) of each move's window."""
         precisions = [t.slope**2 / 2 + 2 * t.curve for t in self.tables]
         sd = np.array([1.0 / np.sqrt(p[p > 0].min()) for p in precisions])
         own, ptr = self.moves, self.moves.touch_ptr
@@ -281,7 +281,7 @@ class LinkedProblem:
         return found
 
     def start(self, rng: np.random.Generator, away: float) -> Integers:
-        """Return tables `(leaves, n)` that keep the rules, near the values with `away` deviations of noise added."""
+        """Return tables `(leaves, n)` that satisfy the rules, near the values with `away` deviations of noise added."""
         noisy = [
             np.asarray(v, float) + away * h.law.variance**0.5 * rng.normal(size=len(v))
             for h, v in zip(self.headers, self.values, strict=True)
@@ -290,7 +290,7 @@ class LinkedProblem:
         return self._repaired(np.where(self.constraints.zero_combinations, 0, x))
 
     def _finest(self, noisy: Sequence[NDArray]) -> Integers:
-        """Return measured values of the finest counts; 1 if there is none."""
+        """Return measured values of the finest counts; 1 where there is none."""
         x = np.ones(self.cells.n)
         for header, values in zip(self.headers, noisy):
             if canonical(self.cells, header.margin) == self.cells.finest:
@@ -298,7 +298,7 @@ class LinkedProblem:
         return np.maximum(np.rint(x), 0).astype(np.int64).reshape(self.cells.shape[0], -1)
 
     def _settled(self, noisy: Sequence[NDArray], rng: np.random.Generator) -> Integers:
-        """Return both tables settled alone, with persons divided anew where households determine their number."""
+        """Return both tables settled separately, with persons divided again where households determine their number."""
         joined = self.constraints.joined
         persons, households = (self._alone(table, noisy, rng) for table in joined.tables)
         kinds = households.reshape(len(households), joined.households.size, -1)
@@ -314,7 +314,7 @@ class LinkedProblem:
         return np.concatenate([persons, households], axis=1)
 
     def _alone(self, table: RecordTable, noisy: Sequence[NDArray], rng: np.random.Generator) -> Integers:
-        """Return whole tables `(leaves, cells of a place)` of one of two tables, from its own measurements."""
+        """Return whole-number tables `(leaves, cells of a place)` of one of two tables, from its own measurements."""
         joined, rules = self.constraints.joined, own_constraints(self.constraints, table)
         mine = [(h, v) for h, v in zip(self.headers, noisy) if joined.table(h.margin) is table]
         headers = [Measured(h.query, joined.own_margin(h.margin), h.law) for h, _ in mine]
@@ -326,7 +326,7 @@ class LinkedProblem:
         return found.reshape(self.cells.shape[0], -1)
 
     def _repaired(self, x: Integers) -> Integers:
-        """Add persons where a slack lacks them, and take some where there are too many."""
+        """Add persons where a link requires more, and remove some where it allows fewer."""
         pairs = zip(self.links.slack, self.links.persons, strict=True)
         for row, persons in sorted(pairs, key=lambda pair: -pair[0][pair[1][0]]):
             short, sign = np.maximum(-(x @ row), 0), int(row[persons[0]])
@@ -393,7 +393,7 @@ def _starts(parts: Sequence) -> Integers:
 
 
 def _divided(whole: NDArray, parts: Integers) -> Integers:
-    """Divide wholes `(leaves,)` in about the proportions of parts `(leaves, k)`; rounding's remainder goes to the largest."""
+    """Divide totals `(leaves,)` in about the proportions of parts `(leaves, k)`, in whole numbers."""
     shares = (parts + 0.1) / (parts + 0.1).sum(axis=1, keepdims=True)
     found = np.floor(whole[:, None] * shares).astype(np.int64)
     found[np.arange(len(found)), shares.argmax(axis=1)] += whole.astype(np.int64) - found.sum(axis=1)

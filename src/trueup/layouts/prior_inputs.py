@@ -1,4 +1,4 @@
-"""Inputs of the hierarchical prior: a second kind of parts, columns of the public list of places, and totals given bounds.
+"""Inputs of the hierarchical prior: a second kind of parts, public columns, and totals given bounds.
 
 A total is flat given bounds of places: see `trueup.kernel.table_walks.within_bounds`.
 """
@@ -31,7 +31,7 @@ FLOOR = 0.5
 
 
 class Kinds(NamedTuple):
-    """The second kind of parts (see `trueup.kernel.messages.kinds`), as a function of the hyperparameters.
+    """The second kind of parts as a function of the hyperparameters; see `trueup.kernel.messages.kinds`.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Kinds(NamedTuple):
 
     @classmethod
     def of(cls, log_a: float, share: float, ratio: float, mean: float) -> Kinds:
-        """Return kinds whose parts are negative binomial at one rate and together have a `mean`.
+        """Return the second kind of parts, negative binomial with a common rate and `mean` in all.
 
         With rho the share of the second kind, given by its logit, and `c = b / a` the ratio, given by its own,
 
@@ -68,7 +68,7 @@ class Kinds(NamedTuple):
 
 
 def column_name(given: str | tuple[float, ...]) -> str:
-    """Return the name of a prior's input: a column, or numbers."""
+    """Return words for an input of the prior: the name of a column, or "numbers"."""
     return f"column '{given}'" if isinstance(given, str) else "numbers that were given"
 
 
@@ -113,7 +113,7 @@ def public_shares(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
 
 
 def standardised(values: Reals, given: str | tuple[float, ...]) -> Reals:
-    """Return a covariate less its mean, over its standard deviation."""
+    """Return a covariate minus its mean, divided by its standard deviation."""
     spread = float(np.std(values))
     if not np.isfinite(values).all() or spread == 0:
         raise SpecError(
@@ -124,7 +124,7 @@ def standardised(values: Reals, given: str | tuple[float, ...]) -> Reals:
 
 
 class PublicNumbers(NamedTuple):
-    """Public numbers of splits: `(nodes,)` logs of shares, `(nodes, p)` covariates, and names of coefficients.
+    """Public numbers for splits: `(nodes,)` logs of shares, `(nodes, p)` covariates, and coefficient names.
 
     Shares are known up to a constant for each parent. Of places whose splits are even, all are empty.
     """
@@ -134,7 +134,7 @@ class PublicNumbers(NamedTuple):
     names: tuple[str, ...]
 
     def at(self, nodes: NDArray) -> PublicNumbers:
-        """Return those of some nodes."""
+        """Return the kinds of some nodes."""
         if not len(self.log_share):
             return self
         return self._replace(log_share=self.log_share[nodes], covariates=self.covariates[nodes])
@@ -144,7 +144,7 @@ EVEN_SPLITS = PublicNumbers(np.zeros(0), np.zeros((0, 0)), ())
 
 
 def numbers_of_nodes(prior: Hierarchical, nested: NestedTree) -> PublicNumbers:
-    """Return public numbers of all nodes: shares add up, and covariates of a node are the mean of its parts'."""
+    """Return public numbers of all nodes: sums of shares, and means of covariates."""
     n, leaves = int(nested.level_ptr[-1]), nested.nodes[-1]
     inner = np.flatnonzero(nested.child_ptr[1:] > nested.child_ptr[:-1])[::-1]
     log_share = np.broadcast_to(0.0, n)  # an array of one number, which takes no memory
@@ -164,7 +164,7 @@ def numbers_of_nodes(prior: Hierarchical, nested: NestedTree) -> PublicNumbers:
 
 
 def numbers_of_places(prior: Hierarchical, tree: Tree) -> PublicNumbers:
-    """Return what public columns say of the splits of places' totals; `SpecError` if a column does not fit."""
+    """Return the public numbers for splits of places' totals; raise SpecError if a column does not fit."""
     if prior.even:
         return EVEN_SPLITS
     found = numbers_of_nodes(prior, nest(Cells(tree), tuple(map(Margin, tree.levels))))
@@ -227,14 +227,14 @@ def total_given_bounds(
 
 
 def _to_the_ends(at: Reals, log: Reals, low: float, high: float) -> tuple[Reals, Reals]:
-    """Add the least and the largest total, as likely as their neighbours, where points end before them."""
+    """Add the smallest and the largest total if the points do not include them."""
     before, after = at[:1] > low, at[-1:] < high
     ends = np.full(before.sum(), low), np.full(after.sum(), high)
     return np.concatenate([ends[0], at, ends[1]]), np.concatenate([log[:1][before], log, log[-1:][after]])
 
 
 def total_of_tree(problem: TreeProblem, prior: object, values: NDArray) -> tuple[int, Reals] | None:
-    """Return the least total and the log masses from it on, flat given bounds; None if no such table is needed."""
+    """Return the smallest total and log masses of a prior under which it is flat given bounds; None if not needed."""
     levels = problem.nested.cells.tree.levels
     if not isinstance(prior, Hierarchical) or not isinstance(prior.total, Flat) or not prior.even:
         return None
@@ -255,7 +255,7 @@ def total_of_tree(problem: TreeProblem, prior: object, values: NDArray) -> tuple
 
 
 def _likely_totals(headers: Sequence[Measured], values: Sequence[NDArray]) -> tuple[float, float]:
-    """Return limits that the total almost surely lies within: its measured value minus and plus many deviations of noise."""
+    """Return limits within which the total almost surely lies."""
     sums = np.array([float(np.sum(v)) for v in values])
     noise = FAR * np.array(
         [0.0 if h.exact else (h.law.variance * len(v)) ** 0.5 for h, v in zip(headers, values, strict=True)]

@@ -1,4 +1,4 @@
-"""One sum released by a multinomial method: from laws of noise to the tables that its posterior needs."""
+"""One sum released by a multinomial method, from laws of noise to the tables that its posterior needs."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ class ReleasedSum:
 
     @property
     def summed(self) -> bool:
-        """Return True if the released total combines the noisy parts with its own noisy count."""
+        """Return True if the released total combines its own noisy count with the noisy parts."""
         return self.total_law is not None and self.total == "summed" and self.total_law.variance > 0
 
     @property
     def listed(self) -> bool:
-        """Return True if a summed total has noise other than two-sided geometric, so that its estimates have to be listed."""
+        """Return True if the estimates of a summed total must be listed, because its noise is not two-sided geometric."""
         return self.summed and any(law.rate is None for law in self.every_law())
 
     @property
@@ -102,25 +102,25 @@ class ReleasedSum:
 
     @cached_property
     def _parts(self) -> tuple[dict[tuple[Any, CountPrior], int], Integers]:
-        """Return the distinct pairs of a law and a prior, and which one each part has."""
+        """Return the distinct pairs of law and prior, and which one each part has."""
         of_each = [(law, self.prior.at(part)) for part, law in enumerate(self.laws)]
         distinct = {pair: number for number, pair in enumerate(dict.fromkeys(of_each))}
         return distinct, np.array([distinct[pair] for pair in of_each])
 
     @property
     def kinds(self) -> tuple[list, Integers]:
-        """Return the laws of the kinds of parts, which differ in law or prior, and which kind each part is."""
+        """Return the laws of the kinds of parts, and the kind of each part."""
         distinct, kind = self._parts
         return [law for law, _ in distinct], kind
 
     @property
     def spread(self) -> float:
-        """Return the standard deviation (counts) of the sum of the parts' noise and of what a draw adds."""
+        """Return the standard deviation (counts) of the parts' summed noise and of further draws."""
         twice = 2 if self.algorithm == 1 else 1
         return float(np.sqrt(twice * sum(law.variance for law in self.laws) + 0.25))
 
     def sum_of_noise(self, distance: int) -> MassTable:
-        """Return log masses of the sum of the parts' noise, accurate in relative terms out to `distance` (counts)."""
+        """Return log masses of the parts' summed noise, out to `distance` (counts)."""
         return convolved({((law, 0),): count for law, count in Counter(self.laws).items()}, distance)
 
     @property
@@ -134,7 +134,7 @@ class ReleasedSum:
         return half_width(law) * (2 if self.algorithm == 1 else 1)
 
     def radius(self) -> int:
-        """Return the largest distance of the released total from the noisy parts' sum; -1 if it is not bound to it."""
+        """Return the largest distance of the released total from the noisy parts' sum; -1 if it is not limited."""
         if self.total_law is None:
             return 0
         if not self.summed:
@@ -166,7 +166,7 @@ class ReleasedSum:
         return tabulate(pmfs, kind, tilt, prior, largest, on_sum, edge)
 
     def tables_of_noisy(self, tilt: Reals, lean: Reals) -> Tables:
-        """Return tilted masses of the parts with their noisy counts as variables (`tabulate_redrawn`)."""
+        """Return tilted masses of the parts with noisy counts as variables (`tabulate_redrawn`)."""
         distinct, kind = self.kinds
         pmfs = [law.pmf(np.arange(half_width(law) + 1)) for law in distinct]
         return tabulate_redrawn(pmfs, kind, tilt, *self._prior_masses(), lean)
@@ -179,7 +179,7 @@ class ReleasedSum:
         return released_tilts(self.spread, float(slowest))
 
     def _prior_masses(self) -> tuple[Reals | None, int]:
-        """Return masses `(kinds, P)` of the prior of each kind, None if flat, and the largest weight that can be asked for."""
+        """Return masses `(kinds, P)` of each kind's prior, None if flat, and the largest weight needed."""
         if isinstance(self.prior, Flat):
             return None, 0
         priors = [prior for _, prior in self._parts[0]]
@@ -224,7 +224,7 @@ class ReleasedSum:
         return Poisson(float(np.broadcast_to(self.prior.mean, len(self.laws)).sum()))  # pyright: ignore[reportAttributeAccessIssue]
 
     def log_prior_of_split(self, total: Integers) -> Reals:
-        """Return the log prior of one way to split a total, all being equally likely; 0 if it is flat."""
+        """Return minus the log number of ways to split a total, under which all are equally likely; 0 if flat."""
         from scipy.special import gammaln
 
         log, n = self.prior_total.logpmf(total), len(self.laws)
@@ -236,7 +236,7 @@ class ReleasedSum:
 
 
 def refuse_laws(laws: Iterable, algorithm: int) -> None:
-    """Refuse laws that are not on the integers, or too wide for tables."""
+    """Refuse laws that are continuous or too wide for tables."""
     widest = MAX_HALF_WIDTH if algorithm == 2 else WIDEST_DRAWN // 2
     for law in laws:
         if not law.discrete:
@@ -256,7 +256,7 @@ def half_width(law) -> int:
 
 
 def redrawn(law, true: Integers, drawn: Integers) -> Reals:
-    """Return the mass of a draw from the posterior of a count given its noisy version, given the count itself.
+    """Return the masses of a posterior draw of a count from its noisy version, given the true count.
 
     Parameters
     ----------

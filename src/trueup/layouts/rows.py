@@ -1,4 +1,4 @@
-"""Constraints, measurements and a prior as factors on rows: the posterior's density on integer tables."""
+"""Constraints, measurements and a prior as factors on rows: the posterior density of integer tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FactorBlock:
 
 
 def prior_blocks(prior: Prior | FittedMasses, box: Reals) -> tuple[tuple[FactorBlock, ...], Reals, Reals]:
-    """Return a prior on cells `(n,)` as blocks of rows, its table of log masses, and the box `(2, n)` of its support."""
+    """Return a prior on cells `(n,)` as blocks of rows, with its log masses and the box `(2, n)` of its support."""
     n, none, box = box.shape[1], np.zeros(0), box.copy()
     each, whole = scipy.sparse.eye_array(n, format="csr"), scipy.sparse.csr_array(np.ones((1, n)))
     if not isinstance(prior, Flat):
@@ -84,7 +84,7 @@ def prior_blocks(prior: Prior | FittedMasses, box: Reals) -> tuple[tuple[FactorB
 
 
 def _flat_total(prior: FlatTotal, each: Any, whole: Any, box: Reals):
-    """Yield the factor that makes the total's own prior flat (see `FlatTotal.log_total`)."""
+    """Yield the factor under which the total is flat (see `FlatTotal.log_total`)."""
     cells = max(int((box[1] > 0).sum()), 1)
     if prior.split == "uniform":
         yield FactorBlock(whole, high=prior.upper, gamma=(1, -1, cells, 0))
@@ -103,7 +103,7 @@ SLACK = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class RowProblem:
-    """The posterior of one row of measured values, as factors on rows.
+    """The posterior given one row of measured values, as factors on rows.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class RowProblem:
 
     @cached_property
     def limits(self) -> tuple[Any, Reals, Reals]:
-        """Return matrix, low and high of every row with hard bounds, those of bounded noise included."""
+        """Return matrix, low and high of every row with hard bounds, including those of bounded noise."""
         walls = [
             _walls(block)
             for block in self.noisy
@@ -189,14 +189,14 @@ class RowProblem:
 
     @property
     def has_holes(self) -> bool:
-        """Return True if a prior or a published value makes a count between two possible ones impossible."""
+        """Return True if a prior or a published value excludes a count between two possible ones."""
         if self.perturbed:  # tables end in possible counts
             return bool(not np.isfinite(self.table).all())
         possible = np.flatnonzero(np.isfinite(self.table))
         return bool(len(possible) and len(possible) <= possible[-1] - possible[0])
 
     def estimate(self) -> tuple[Reals, Reals]:
-        """Return a rough centre `(n,)` of the posterior by least squares, and rough standard deviations."""
+        """Return an approximate centre `(n,)` of the posterior by least squares, and standard deviations."""
         spreads = [np.sqrt(1 / (0.5 * b.column("slope") ** 2 + 2 * b.column("curve"))) for b in self.noisy]
         exact = self.held.column("low") == self.held.column("high")
         rough = self.rough
@@ -213,7 +213,7 @@ class RowProblem:
         return np.clip(found[0], *self.box), wide
 
     def refuse_improper(self, label: Any) -> None:
-        """Refuse cells that nothing bounds, by name."""
+        """Refuse cells that nothing bounds, and name them."""
         proper = any(b.matrix.shape[0] == self.n for b in self.prior)
         known: Any = np.isfinite(self.box).all(axis=0) | proper
         matrix, _, high = self.limits
@@ -252,7 +252,7 @@ def _noisy(problem: LinearProblem, values: NDArray) -> tuple[FactorBlock, ...]:
 def _perturbed(
     problem: LinearProblem, values: NDArray, table: Reals
 ) -> tuple[tuple[FactorBlock, ...], Reals, tuple[tuple[Any, Reals, float], ...]]:
-    """Return the perturbed values' factor blocks, `table` with their log masses appended, and their least-squares terms."""
+    """Return the factor blocks of perturbed values, the extended `table` of log masses, and least-squares terms."""
     blocks, tables, rough, size = [], [table], [], len(table)
     for header, part in zip(problem.headers, split(values, problem.headers, problem.cells)):
         law: Any = header.law
@@ -272,7 +272,7 @@ def _perturbed(
 
 
 def _closed(blocks: tuple[FactorBlock, ...], box: Reals) -> Reals:
-    """Narrow the boxes of single cells to what their published values allow."""
+    """Tighten the bounds of single cells to what their published values allow."""
     box = box.copy()
     for block in blocks:
         single = np.diff(block.matrix.indptr) == 1
@@ -283,7 +283,7 @@ def _closed(blocks: tuple[FactorBlock, ...], box: Reals) -> Reals:
 
 
 def _held(problem: LinearProblem, values: NDArray) -> tuple[FactorBlock, Reals]:
-    """Return hard rows, and the box narrowed by those of one cell."""
+    """Return rows with hard bounds, and single-cell bounds tightened by those of one cell."""
     polyhedron = problem.polyhedron(values)
     matrix, (low, high) = polyhedron.matrix, polyhedron.bounds
     box = np.stack(

@@ -72,7 +72,7 @@ class Splits:
 
     @property
     def of_kinds(self) -> int:
-        """Return how many of the hyperparameters, the last ones, describe two kinds."""
+        """Return how many of the last hyperparameters describe two kinds of parts."""
         return 0 if not self.mean else 2 if self.middle is None else 3
 
     @property
@@ -87,13 +87,13 @@ class Splits:
         return self.child_ptr[:-1][inner] - 1
 
     def _by_parent(self, values: Reals) -> Reals:
-        """Sum values of all nodes but the root by parent; give each node its parent's sum, 0 for the root."""
+        """Return, for each node, the sum of values over the children of its parent; 0 for the root."""
         sums = np.add.reduceat(values[1:], self._starts)
         sizes = np.diff(np.append(self._starts, len(values) - 1))
         return np.concatenate([[0.0], np.repeat(sums, sizes)])
 
     def shares(self, theta: Reals) -> Reals:
-        """Return shares `m` (n,) of every node among its siblings; 0 at the root and where no unit can be."""
+        """Return shares `m` (n,) of every node among its siblings; 0 at the root and for impossible cells."""
         p = self.concentrations
         score = self.log_share.copy()
         if beta := self.covariates.shape[1]:
@@ -110,7 +110,7 @@ class Splits:
         return np.divide(weight, total, out=np.zeros(len(weight)), where=total > 0)
 
     def of_two_kinds(self, total: float) -> Splits | None:
-        """Return a prior with two kinds of last-level parts, given about their total; None if the parts are not alike."""
+        """Return a prior with two kinds of parts on the last level; None if the parts are not comparable."""
         last = self.level == self.level.max()
         uneven = (
             self.covariates.shape[1] or (self.category[last] >= 0).any() or np.ptp(self.log_share[last]) > 0
@@ -129,7 +129,7 @@ class Splits:
         return replace(self, names=(*self.names, *names), depths=depths, mean=mean, middle=middle)
 
     def with_kinds(self, theta: Reals, share: float, ratio: float) -> Reals:
-        """Append hyperparameters of two kinds, equal odds everywhere, to those of one."""
+        """Append hyperparameters of two kinds, with equal odds everywhere."""
         return np.concatenate([theta, np.zeros(self.of_kinds - 2), [share, ratio]])
 
     def _kinds(self, theta: Reals) -> Kinds:
@@ -142,7 +142,7 @@ class Splits:
         return np.concatenate([[0], np.repeat(np.arange(len(self.free)), np.diff(self.child_ptr))])
 
     def _more(self, many: NDArray) -> Reals:
-        """Return the log of numbers of parts less its mean."""
+        """Return the log of numbers of parts minus its mean."""
         assert self.middle is not None
         return np.log(many) - self.middle
 
@@ -172,7 +172,7 @@ class Splits:
         return np.where(alpha > 0, alpha, 1.0), np.where(total > 0, total, 1.0), *self._second(theta, shift)
 
     def scores(self, theta: Reals, rises: Reals, total_rises: Reals, second: Reals) -> Reals:
-        """Return what each family `(families, k)` adds to the gradient of the log evidence, by Fisher's identity.
+        """Return each family's contribution `(families, k)` to the gradient of the log evidence (Fisher's identity).
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class Splits:
         return out
 
     def information(self, scores: Reals) -> Reals:
-        """Return the scatter `(k, k)` of families' scores about their levels' means: about the curvature of the evidence."""
+        """Return the scatter `(k, k)` of families' scores, which approximates the curvature of the log evidence."""
         level = self.level[1:][self._starts]
         spread = scores.copy()
         for one in np.unique(level):

@@ -1,4 +1,4 @@
-"""Common layout of the methods for nested margins: measurements on the nodes of one tree."""
+"""Common form of problems with nested margins: measurements on the nodes of one tree."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class TreeProblem:
         return _bounds(self.constraints, self.nested)
 
     def parts(self, measured: NDArray) -> list[NDArray]:
-        """Cut measured values `(..., q)` into those of each header."""
+        """Split measured values `(..., q)` into those of each header."""
         return split(measured, self.headers, self.nested.cells)
 
     def whole_bounds(self, measured: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return bounds and invariants `(nodes,)` as whole numbers; minus and plus `OPEN` if there is none."""
+        """Return bounds and invariants `(nodes,)` as whole numbers; minus and plus `OPEN` if there are none."""
         from trueup.kernel.messages.pmf import OPEN  # of inference alone
 
         lower, upper = self.bounds()
@@ -89,7 +89,7 @@ class TreeProblem:
         return lower, upper
 
     def values(self, measured: NDArray) -> Reals:
-        """Lay measured values `(..., q)` on the nodes `(..., nodes)`; 0 where unmeasured.
+        """Assign measured values `(..., q)` to the nodes `(..., nodes)`; 0 where unmeasured.
 
         Several measurements of a node are averaged with weights 1 / variance; an exact value
         overrides them.
@@ -113,7 +113,7 @@ class TreeProblem:
         return nodes
 
     def finest(self, nodes: NDArray) -> NDArray:
-        """Read the finest cells `(..., n)` off node values `(..., nodes)`."""
+        """Return the finest cells `(..., n)` of node values `(..., nodes)`."""
         return nodes[..., self.nested.at(self.nested.margins[-1])]
 
     def leaves_unmeasured(self) -> bool:
@@ -121,7 +121,7 @@ class TreeProblem:
         return bool(np.isinf(self.finest(self.variance)).any())
 
     def conflict(self, nodes: Sequence[int] | NDArray) -> InfeasibleError:
-        """Return the error naming nodes whose exact values and bounds cannot hold together."""
+        """Return the error that names nodes whose exact values and bounds contradict each other."""
         return InfeasibleError(
             f"the invariants and bounds of {self._names(nodes)} contradict each other",
             remedy="correct one of them",
@@ -134,7 +134,7 @@ class TreeProblem:
 
 
 def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
-    """Lay constraints and headers out on the tree of their nested margins.
+    """Assign constraints and headers to the nodes of the tree of nested margins.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeP
 
 
 def _weight(header: Measured, combined: Reals) -> Reals | float:
-    """Return the weight of a header's values given the variances combined with others: one number, or many."""
+    """Return the weight of a header's values among combined measurements."""
     if header.exact:
         return 1.0
     if np.isinf(header.law.variance):  # an interval without an upper end
@@ -186,7 +186,7 @@ def tree_standard_errors(problem: TreeProblem) -> dict[Margin, Reals]:
 
 
 def refuse_unmeasured(problem: TreeProblem) -> None:
-    """Refuse finest cells that nothing measured: their counts would be invented."""
+    """Refuse finest cells that were not measured, because their counts would be arbitrary."""
     if problem.leaves_unmeasured():
         finest = problem.nested.margins[-1]
         raise SpecError(
@@ -210,7 +210,7 @@ def refuse_unidentified(problem: TreeProblem) -> None:
 
 
 def refuse_conflicts(problem: TreeProblem, nodes: Reals) -> None:
-    """Refuse exact values and bounds that exclude each other, in any row of node values `(..., nodes)`."""
+    """Refuse exact values and bounds that contradict each other, in any row of node values `(..., nodes)`."""
     exact, (lower, upper) = problem.variance == 0, problem.bounds()
     low, high = np.empty_like(lower), np.empty_like(upper)
     for row in np.atleast_2d(nodes):
@@ -227,7 +227,7 @@ def whole_values(problem: TreeProblem, x: Reals, rng: np.random.Generator) -> ND
 
 
 def inverse_variance(problem: TreeProblem) -> Reals:
-    """Return 1 / variance of every node; 0 for exact nodes (they are integers) and unmeasured ones."""
+    """Return 1 / variance of every node; 0 for exact and for unmeasured nodes."""
     known = problem.variance > 0
     return np.divide(1.0, problem.variance, out=np.zeros(len(known)), where=known)
 

@@ -1,4 +1,4 @@
-"""Accounts to which runs are charged.
+"""Accounts of a ledger, to which runs are charged.
 
 Joint effect of the invariants that an account has published: cells they determine, and the smallest change.
 Every release names the smallest change under its own invariants. All releases of an account together compare databases that
@@ -55,7 +55,7 @@ class Account:
     def open(
         cls, url: str | None, analyst: str | None, key: str | None, keeper: Path | None = None
     ) -> Account | None:
-        """Open the account that options name, and finish what a crashed run left; return None without a ledger.
+        """Open the account that the options name, and complete what a crashed run left; return None without a ledger.
 
         `keeper` is the keeper's folder, where it is not beside the ledger.
 
@@ -78,11 +78,11 @@ class Account:
 
     @property
     def repeats(self) -> bool:
-        """Return True if a release was committed under the key, so that a run under it draws nothing."""
+        """Return True if a release was committed under the key, so that a run with it draws nothing."""
         return self.ledger.state().finished(self.key) is not None
 
     def refuse_hidden_keys(self, spec: Spec, geography: Any = None, data: Any = None) -> None:
-        """Refuse to take places from columns of the table that the account does not declare public: it would publish them."""
+        """Refuse to take places from columns that the account does not declare public."""
         given = geography is not None
         taken = keys_taken(spec) if not given else place_columns(spec) if _shared(geography, data) else ()
         if not taken:
@@ -97,7 +97,7 @@ class Account:
             )
 
     def request(self, problem: Problem, out: Path, data: Any = None) -> Request:
-        """Return the request of a run of a spec: its loss under the account's relation, and all that it finds out exactly."""
+        """Return the request of a run: its loss under the account's neighbour relation, and its exact answers."""
         spec, cells, guarantee = problem.spec, problem.cells, problem.guarantee
         dataset = spec.table.name
         state = self.ledger.state()
@@ -123,7 +123,7 @@ class Account:
         return replace(asked, data=self._fingerprint(asked, data))
 
     def _fingerprint(self, asked: Request, data: Any) -> str | None:
-        """Return the fingerprint of the data; None for a run that is already done or has no keeper."""
+        """Return the fingerprint of the data; None if the run is finished or there is no keeper."""
         if data is None or self.ledger.keeper is None or self.ledger.finished(asked):
             return None
         afford(self.ledger.state(), asked, this_time())
@@ -135,7 +135,7 @@ class Account:
             self.ledger.keeper.note(reservation=reservation, analyst=self.analyst, **facts)
 
     def holds(self, request: Request, out: Path) -> bool:
-        """Return True if the requested release stands in a folder already, committed under the key.
+        """Return True if the requested release is in a folder already, committed under the key.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class Account:
         return done is not None
 
     def reserve(self, request: Request, *, name: str | None = None) -> Reservation:
-        """Take the loss of a run out of the budget; confidential counts may be read only afterwards.
+        """Charge the loss of a run; confidential counts may be read only afterwards.
 
         A run that may be killed and go on gives the reservation a `name`; see `Ledger.reserve`.
         """
@@ -192,7 +192,7 @@ def joint_picture(
     published: Mapping[str, str],
     before: Mapping[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """Return what a release's invariants allow together with those published before.
+    """Return what a release's invariants reveal together with those published before.
 
     Parameters
     ----------

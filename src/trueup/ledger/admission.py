@@ -1,4 +1,4 @@
-"""Checks that an account covers a request."""
+"""Checks that an account allows a request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trueup.privacy import Loss
 
 
 def admit(state: Totals, request: Request, when: str) -> None:
-    """Refuse a request that an account does not cover at a time.
+    """Refuse a request that an account does not allow at a given time.
 
     Raises
     ------
@@ -22,7 +22,7 @@ def admit(state: Totals, request: Request, when: str) -> None:
 
 
 def afford(state: Totals, request: Request, when: str) -> None:
-    """Refuse a request that an account does not cover at a time, whatever its data are.
+    """Refuse a request that an account does not allow at a given time, whatever its data are.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def _refuse_stranger(state: Totals, dataset: str, analyst: str) -> None:
 
 
 def _refuse_other_data(state: Totals, request: Request, when: str) -> None:
-    """Refuse a request on other data than those declared: an answer is known only for the data it was given on."""
+    """Refuse a request on data other than those declared for the account."""
     shown = state.shown[request.dataset]
     known = shown.data
     if state.terms[request.dataset].series and when[:7] > shown.month:
@@ -110,7 +110,7 @@ def _answerable(state: Totals, request: Request) -> None:
 
 
 def _within(owner: Owner, loss: Loss, caps: Caps, spent: Loss) -> None:
-    """Check one owner's caps; a rho cap also bounds what is stated in epsilon, not conversely."""
+    """Check the caps of one owner; a cap in rho also bounds losses in epsilon, but not conversely."""
     total = spent + loss
     covered = {"epsilon": "epsilon" in caps or "rho" in caps, "rho": "rho" in caps, "delta": "delta" in caps}
     for currency, wanted in (("epsilon", loss.epsilon), ("rho", loss.rho), ("delta", loss.delta)):

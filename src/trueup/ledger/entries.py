@@ -136,7 +136,7 @@ WAIT_SECONDS = 60
 
 
 class Transaction:
-    """The entries as one transaction sees them."""
+    """The entries of a ledger within one transaction."""
 
     def __init__(self, connection: Any, mark: str) -> None:
         self._connection, self._mark = connection, mark
@@ -147,7 +147,7 @@ class Transaction:
         return [Entry(*row) for row in self._connection.execute(query, (number,)).fetchall()]
 
     def append(self, entry: Entry) -> None:
-        """Append an entry, durable once the transaction ends."""
+        """Append an entry, which is durable when the transaction ends."""
         values = ", ".join([self._mark] * 3)
         command = f"INSERT INTO trueup_ledger (number, body, hash) VALUES ({values})"
         self._connection.execute(command, (entry.number, entry.body, entry.hash))
@@ -158,7 +158,7 @@ class Store(Protocol):
 
     @property
     def keeper(self) -> Path | None:
-        """Return the default keeper's folder; None if one has to be named."""
+        """Return the default folder of the keeper; None if one must be named."""
         ...
 
     def create(self) -> None:
@@ -170,11 +170,11 @@ class Store(Protocol):
         ...
 
     def grant(self, analyst: str) -> None:
-        """Let an analyst draw and not declare; raise BudgetError if the store cannot tell them apart."""
+        """Allow an analyst to draw but not to declare; raise BudgetError if the store cannot distinguish users."""
         ...
 
     def transaction(self, *, writing: bool) -> AbstractContextManager[Transaction]:
-        """Open a transaction as a context manager; a writing one excludes other writers."""
+        """Open a transaction as a context manager; a writing transaction excludes other writers."""
         ...
 
 

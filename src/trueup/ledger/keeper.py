@@ -1,4 +1,4 @@
-"""The keeper's folder outside the ledger: the key of fingerprints, the private log of refusals, the anchor.
+"""The keeper's folder: the key of fingerprints, the private log of refusals, and the last known entry.
 
 key               names data in the ledger by a keyed fingerprint; never in a ledger or a bundle
 refusals.jsonl    what an analyst is not told of a refusal: row numbers, counts of bad rows, facts of files
@@ -46,7 +46,7 @@ class Keeper:
 
     @classmethod
     def make(cls, folder: Path) -> Keeper:
-        """Make the folder with a fresh key, unless it exists.
+        """Make the folder with a new key, unless it exists.
 
         Raises
         ------
@@ -88,7 +88,7 @@ class Keeper:
             raise _unusable(self._key, error) from None
 
     def sign(self, first: int) -> None:
-        """Sign every entry from a number on; raise LedgerError if the disk refuses."""
+        """Sign every entry from the given number on; raise LedgerError if the disk refuses."""
         with self._written("signing", f"{secrets.token_hex(32)} {first}") as part, suppress(FileExistsError):
             os.link(part, self.folder / "signing")  # one that is there stays
 
@@ -136,7 +136,7 @@ class Keeper:
         return self._two("anchor", lambda number, head: (int(number), head))
 
     def keep_anchor(self, number: int, head: str) -> None:
-        """Write down the last entry, unless a later one is known; raise LedgerError if the disk refuses."""
+        """Record the last entry, unless a later one is recorded; raise LedgerError if the disk refuses."""
         known = self.anchor
         if known is not None and known[0] >= number:
             return
@@ -144,7 +144,7 @@ class Keeper:
             part.replace(self.folder / "anchor")
 
     def _two(self, name: str, read: Callable[[str, str], Pair]) -> Pair | None:
-        """Read a file of two words; return None if there is none."""
+        """Read a file with two words; return None if there is none."""
         try:
             first, second = (self.folder / name).read_text(encoding="ascii").split()
             return read(first, second)
@@ -220,7 +220,7 @@ def keyed_fingerprint(source: Any, key: bytes) -> str | None:
 
 
 def _file_pieces(source: str | Path) -> Iterator[bytes]:
-    """Yield names of files below their folder, their endings (which decide how they are read), and their content."""
+    """Yield the relative names of files, their extensions, and their content."""
     folder = named_folder(Path(source))
     yield (source.encoding if isinstance(source, Encoded) else "").encode()
     for path in files_read(source):

@@ -1,4 +1,4 @@
-"""The ledger, which grants every loss before confidential counts are read or noise is drawn.
+"""The ledger, which charges every loss before confidential counts are read or noise is drawn.
 
 A release goes through seven steps: **reserve** the loss, and all that the run is to find out exactly; **read** and check
 the confidential counts; record that **drawing begins**; draw; **stage** the bundle beside its target and sync it;
@@ -75,7 +75,7 @@ class Ledger:
 
     @classmethod
     def at(cls, url: str, keeper: Path | None = None) -> Ledger:
-        """Return the ledger at a path or URL unread, for checks that must not stop at damage.
+        """Return the ledger at a path or URL without reading it, for checks of damaged ledgers.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class Ledger:
 
     @classmethod
     def create(cls, url: str, keeper: Path | None = None) -> Ledger:
-        """Open the ledger at a path or URL, creating it if there is none.
+        """Open the ledger at a path or URL, making it if there is none.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class Ledger:
         *,
         terms: Terms | None = None,
     ) -> None:
-        """Declare a dataset's account: its terms, its caps and optionally those of its analysts.
+        """Declare a dataset's account: its terms, its caps and, optionally, caps of analysts.
 
         Terms and caps never change: declaring the same again does nothing, declaring another is refused. Caps may be
         added. Once one analyst has a cap, only analysts with a cap may draw.
@@ -154,7 +154,7 @@ class Ledger:
                     locked.append("caps", {"dataset": name, "analyst": analyst, "caps": new})
 
     def declare(self, dataset: str, data: Any) -> None:
-        """Declare another version of an account's data, such as corrected data, which has checks of its own."""
+        """Declare a new version of an account's data, such as corrected data."""
         found = self.keeper and self.keeper.fingerprint(data)
         if not found:
             raise BudgetError(
@@ -168,7 +168,7 @@ class Ledger:
                 locked.append("data", {"dataset": dataset, "data": found})
 
     def sign(self) -> None:
-        """Sign every further entry with a key of the keeper's folder, so that only its holder can add entries."""
+        """Sign all later entries with a key of the keeper's folder, so that only its holder can add entries."""
         if self.keeper is None:
             raise BudgetError(
                 "the ledger has no keeper's folder",
@@ -179,7 +179,7 @@ class Ledger:
             self.keeper.sign(locked.state.number + 1)
 
     def grant(self, analyst: str) -> None:
-        """Let a role of the server draw in its own name, and declare nothing.
+        """Allow a role of the server to draw in its own name, but not to declare anything.
 
         Raises
         ------
@@ -189,7 +189,7 @@ class Ledger:
         self._store.grant(read_name(analyst, "the analyst"))
 
     def reserve(self, request: Request, name: str | None = None) -> Reservation:
-        """Take a loss out of the budget before confidential data are read.
+        """Charge a loss before confidential data are read.
 
         Parameters
         ----------
@@ -230,14 +230,14 @@ class Ledger:
         return Reservation(self._stored, name, stamp)
 
     def _standing(self, state: State, name: str, request: Request) -> Reservation:
-        """Return the reservation of a run that continues."""
+        """Return the existing reservation of a run that continues."""
         entry, reserved = state.reserved[name]
         if not reserved.same_as(request):
             raise BudgetError("the run reserved its budget for another release", remedy="start a new run")
         return Reservation(self._stored, name, state.stamp(entry), state.commits.get(name))
 
     def _bound(self, state: State, request: Request) -> Commit | None:
-        """Return the release committed under a request's key; a key belongs to what was first drawn under it."""
+        """Return the release committed under a request's key, and refuse a key of another release."""
         under = [
             n for n, (_, r) in state.reserved.items() if request.key is not None and r.key == request.key
         ]
@@ -252,7 +252,7 @@ class Ledger:
         return state.finished(request.key)
 
     def state(self) -> State:
-        """Read all entries, checking chain and caps, and return their sum.
+        """Return the sum of all entries, after checks of the chain and the caps.
 
         Raises
         ------
@@ -262,16 +262,16 @@ class Ledger:
         return self._stored.state()
 
     def entries(self) -> list[Entry]:
-        """Read all entries as they stand, unchecked."""
+        """Return all entries, without checks."""
         return self._stored.entries()
 
     def finished(self, request: Request) -> Commit | None:
-        """Return the release that was committed under a request's key, if any; errors as in `reserve`."""
+        """Return the release that was committed under a request's key, if any."""
         check_request(request)
         return self._bound(self.state(), request)
 
     def recover(self) -> list[Commit]:
-        """Finish the renames of this user's bundles that a crash prevented; return the releases concerned.
+        """Complete the publication of this user's bundles after a crash; return the releases.
 
         Reservations of runs that ended on this machine before they began to draw are given back.
 
@@ -295,7 +295,7 @@ class Ledger:
 
 
 def keeper_of(store: Store, folder: Path | None) -> Keeper | None:
-    """Return the keeper's folder that is given (it must exist), or the one beside the store if this user may use it."""
+    """Return the given keeper's folder, or the one beside the store if this user may use it."""
     keeper = Keeper.at(folder or store.keeper)
     if folder is None and keeper and not os.access(keeper.folder, os.R_OK | os.W_OK | os.X_OK):
         return None
@@ -311,7 +311,7 @@ def _absent() -> BudgetError:
 
 
 def this_host() -> str:
-    """Name the running system, the only one on which a process can be seen to be alive."""
+    """Return an identifier of the running system, whose processes can be seen to be alive."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -319,7 +319,7 @@ def this_host() -> str:
 
 
 def _ended(entry: Entry, request: Request) -> bool:
-    """Return True if a reservation's run is known to have ended: it ran here, and nobody holds its target."""
+    """Return True if a reservation's run is known to have ended: it ran on this system, and nobody holds its target."""
     if request.target is None or entry.fields["host"] != this_host():
         return False
     return not is_claimed(Path(request.target))

@@ -31,7 +31,7 @@ COUNTS = "counts"
 
 @dataclass(frozen=True)
 class Question:
-    """A fact that a run finds out exactly from confidential counts, and reveals by continuing or stopping.
+    """A fact about confidential counts that a run finds out exactly, and reveals by continuing or stopping.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Question:
 
     @classmethod
     def of(cls, text: str, meaning: Any, first: str = "") -> Question:
-        """Make the question with a meaning, anything that JSON holds.
+        """Make the question with the given meaning, in JSON values.
 
         Examples
         --------
@@ -65,16 +65,16 @@ class Question:
 
     @property
     def is_rule(self) -> bool:
-        """Return True if it is a rule rather than a description of the table."""
+        """Return True if the question is a rule rather than a description of the table."""
         return not self.first
 
     def answers(self, topic: str) -> bool:
-        """Return True if a refusal of this topic (`TrueupError.about`) answers no."""
+        """Return True if a refusal with this topic (`TrueupError.about`) answers the question with no."""
         return topic == (self.first or self.rule or COUNTS)
 
 
 def questions(spec: Spec, cells: Cells, rows: int | None = None) -> tuple[Question, ...]:
-    """List the questions that a run of a spec answers exactly: the table's description, then every rule.
+    """List the questions that a run of a spec answers exactly: descriptions of the table, then rules.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def invariant_question(spec: Spec, cells: Cells, margin: Margin) -> Question:
 
 
 def _described(spec: Spec, cells: Cells) -> dict[str, Any]:
-    """Return which records are counted at which places, on which every rule depends."""
+    """Return which records are counted at which places, because every rule depends on it."""
     reading = Reading.of(spec)
     return {"source": reading.source, "kept": reading.kept, "places": _places(reading, cells)}
 
@@ -172,7 +172,7 @@ def _bound_text(bound: Any) -> str:
 
 
 def _condition(spec: Spec, where: Any) -> list[Any]:
-    """Return the meaning of a condition: columns and the values that they may hold."""
+    """Return the meaning of a condition: columns with the values that they may have."""
     return sorted(_chosen(_owner(spec, name), name, value) for name, value in where.items())
 
 

@@ -1,4 +1,4 @@
-"""Requests to the ledger, and the terms of an account, which they must fit.
+"""Requests to the ledger, and the terms of an account.
 
 A loss is stated for one unit and for one step of one relation. Losses of other units, or of other relations, are losses
 of other things: their sum says nothing. So an account has one of each, from its first entry on.
@@ -25,7 +25,7 @@ AMOUNTS = ("epsilon", "rho", "converted", "delta")
 
 @dataclass(frozen=True)
 class Request:
-    """A request of a release to the ledger.
+    """A release's request to the ledger.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ class Terms:
                 raise SpecError(f"{what} '{given}'", needed=f"'{known}', or nothing")
 
     def listing(self, spec: Spec, cells: Cells) -> Terms:
-        """Return terms that also list the rules and invariants of a spec, by their meaning, and its public columns."""
+        """Return terms that also list a spec's rules, invariants and public columns."""
         named = {question.text: question.digest for question in invariants(spec, cells)}
         return replace(
             self,
@@ -234,19 +234,19 @@ def terms_of(fields: Mapping[str, Any]) -> Terms:
 
 
 def keys_taken(spec: Spec) -> tuple[str, ...]:
-    """Return the columns of the confidential table that a spec reads its places from, before any check is counted."""
+    """Return the columns of the confidential table from which a spec reads its places."""
     return place_columns(spec) if spec.table.keys == "public" else ()
 
 
 def place_columns(spec: Spec) -> tuple[str, ...]:
-    """Return the columns that a spec reads its places from."""
+    """Return the columns from which a spec reads its places."""
     columns = [column for level in spec.levels for column in (level.column, level.label)]
     columns += [spec.parents.id, spec.parents.parent] if spec.parents else []
     return tuple(dict.fromkeys(filter(None, columns)))
 
 
 def write_questions(given: Iterable[Question]) -> list[dict[str, str]]:
-    """Return questions in the form in which an entry holds them."""
+    """Return questions in the form of a ledger entry."""
     return [asdict(question) for question in given]
 
 

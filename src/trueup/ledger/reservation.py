@@ -1,4 +1,4 @@
-"""Reservations of a granted loss: a run begins to draw and commits, or gives the loss back; its bundle is renamed into place."""
+"""Reservations of a loss: a run begins to draw and commits, or returns the loss."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def published_manifest(manifest: Path) -> tuple[str, dict[str, Any]]:
 
 
 def describe_staged(staged: Path, stamp: Mapping[str, Any], seal: str | None = None) -> dict[str, Any]:
-    """Check that a staged bundle carries its reservation's stamp and seal; return what the ledger keeps of it."""
+    """Check that a staged bundle states its reservation and seal; return the ledger's record of it."""
     digest, manifest = published_manifest(staged / MANIFEST)
     if manifest.get("ledger") != dict(stamp):
         raise BundleError(
@@ -48,7 +48,7 @@ def describe_staged(staged: Path, stamp: Mapping[str, Any], seal: str | None = N
 
 
 def refuse_taken(final: Path, waiting: Iterable[str]) -> None:
-    """Refuse a target that is occupied, or that a committed release is about to take."""
+    """Refuse a target that is occupied or reserved for a committed release."""
     # A rename may happen between the two looks: then the waiting folder was seen, or the target is.
     if any(Path(other).exists() for other in waiting):
         raise BundleError(
@@ -58,7 +58,7 @@ def refuse_taken(final: Path, waiting: Iterable[str]) -> None:
 
 
 def finish_publishing(ready: Path, final: Path, reservation: str, manifest: str) -> bool:
-    """Rename a committed bundle into place; return False if that was done before, or the bundle is another user's.
+    """Rename a committed bundle to its target; return False if that is done, or the bundle is another user's.
 
     The ledger's word is not enough: whoever may draw may write an entry that names any folder. So the folder must bear the
     name that `ready_name` gives, stand beside its target, belong to this user, and hold the manifest of the digest that was
@@ -81,7 +81,7 @@ def finish_publishing(ready: Path, final: Path, reservation: str, manifest: str)
 
 
 def ready_name(final: Path, reservation: str) -> str:
-    """Return the name of a committed bundle until it is in place."""
+    """Return the name of a committed bundle before it is renamed to its target."""
     return f".{final.name}.ready-{reservation}"
 
 
@@ -99,7 +99,7 @@ def _is_of_our_making(ready: Path, final: Path, reservation: str, manifest: str)
 
 @dataclass(frozen=True)
 class Reservation:
-    """A loss that was taken out of the budget for one release.
+    """A loss that is charged in advance for one release.
 
     Attributes
     ----------
@@ -118,17 +118,17 @@ class Reservation:
 
     @property
     def drawn(self) -> bool:
-        """Return True if the ledger knows that drawing began."""
+        """Return True if the ledger has recorded that drawing began."""
         return self.name in self.ledger.state().drawn
 
     @property
     def sealed(self) -> str | None:
-        """Return the seal on what was drawn under it; None until everything is drawn."""
+        """Return the digest of everything drawn under the reservation; None until drawing is complete."""
         return self.ledger.state().sealed.get(self.name)
 
     @contextmanager
     def returning(self) -> Iterator[None]:
-        """Give the loss back if the block fails before drawing began; exact answers stay counted."""
+        """Return the loss if the block fails before drawing began; exact answers stay counted."""
         try:
             yield
         except BaseException:
@@ -137,7 +137,7 @@ class Reservation:
             raise
 
     def give_back(self) -> None:
-        """Return the loss by an entry, unless drawing began or it was returned before.
+        """Return the loss by an entry, unless drawing began or it was already returned.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class Reservation:
                 locked.append("return", {"reservation": self.name})
 
     def refuse(self, topic: str) -> Question | None:
-        """Record that confidential rows were refused, and return the loss; return the question that may be named.
+        """Record the refusal of confidential rows, return the loss, and return the question that may be named.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class Reservation:
         return named
 
     def begin(self) -> None:
-        """Record durably that drawing begins; nothing may be drawn before this returns.
+        """Record durably that drawing begins; nothing may be drawn before.
 
         A run that goes on may say so again. Invariants that no release of the account has published are recorded too.
         """
@@ -206,7 +206,7 @@ class Reservation:
             locked.append("draw", {"reservation": self.name})
 
     def seal(self, seal: str) -> None:
-        """Record durably what was drawn, so that no other measurements can be committed.
+        """Record the digest of everything drawn, so that no other measurements can be committed.
 
         A run that goes on may say so again.
         """
@@ -222,7 +222,7 @@ class Reservation:
                 )
 
     def commit(self, staged: str | Path, final: str | Path) -> Commit:
-        """Sync a staged bundle, record it durably, and move it into place.
+        """Record a staged bundle durably and rename it to its target.
 
         Parameters
         ----------

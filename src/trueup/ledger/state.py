@@ -1,4 +1,4 @@
-"""The sum of a ledger's entries, each checked against the chain, the terms and the caps; and the caps in their written form."""
+"""The state of a ledger: the sum of its entries, each checked against the chain, the terms and the caps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueup.privacy import Loss
 
 
 class State(Totals):
-    """The sum of the entries read so far, which further entries extend."""
+    """The sum of the entries read so far, to which further entries are added."""
 
     def read(self, entries: Iterable[Entry]) -> None:
         """Check further entries against the chain and the caps, and add them.
@@ -81,7 +81,7 @@ class State(Totals):
         answers.reserve(name, answers.new(request.questions, self.terms[request.dataset].listed))
 
     def _turn(self, dataset: str, when: str) -> None:
-        """Begin another year if caps renew; a clock that goes back begins none."""
+        """Begin a new year if caps renew yearly."""
         if not self.begins_year(dataset, when):
             return
         for owner in [owner for owner in self.spent if owner[0] == dataset]:
@@ -101,7 +101,7 @@ class State(Totals):
         self.shown[request.dataset].of(request).end(name)
 
     def _refuse(self, entry: Entry) -> None:
-        """Record that confidential rows differed from the spec, an exact answer, which counts."""
+        """Record that confidential rows differ from the spec, which is an exact answer."""
         name, digest = entry.fields["reservation"], entry.fields["named"]
         request = self._given_back(name)
         named = next(q for q in request.questions if q.digest == digest) if digest else None
@@ -129,7 +129,7 @@ class State(Totals):
         shown.of(request).hold(name, request.questions)
 
     def _publish(self, entry: Entry) -> None:
-        """Record invariants that a release publishes for the first time."""
+        """Record invariants that a release is the first to publish."""
         fields = entry.fields
         shown, allowed = self.shown[fields["dataset"]], self.terms[fields["dataset"]].invariants
         for name, digest in fields["invariants"].items():
@@ -206,7 +206,7 @@ def parse_caps(texts: Iterable[str]) -> tuple[dict[str, str], dict[str, dict[str
 
 
 def read_caps(given: CapsGiven) -> Caps:
-    """Read caps per currency; raise SpecError if one cannot be read."""
+    """Read caps in each currency; raise SpecError if one cannot be read."""
     if not isinstance(given, Mapping) or not given:
         raise SpecError("no cap is given", needed='caps such as {"epsilon": "1"}')
     return {_currency(name): rational(amount, f"the cap in {name}") for name, amount in given.items()}

@@ -1,4 +1,4 @@
-"""Durable places for entries: SQLite in one file, PostgreSQL by URL.
+"""Stores of ledger entries: SQLite in one file, or PostgreSQL by URL.
 
 A store knows nothing of budgets. It hands out a transaction that reads entries and appends to
 them, and promises two things: writers come one after the other, and what was committed survives
@@ -41,7 +41,7 @@ def store_at(url: str) -> Store:
 
 
 class SqliteStore:
-    """Entries in one SQLite file that has one name: rollback journal, synced at every commit.
+    """Entries in one SQLite file, with a rollback journal that is synced at every commit.
 
     SQLite keeps what is half written beside the file, under the file's name. Whoever opens the file by another name does
     not see it: with a write-ahead log two names of one file were granted a budget twice. So everything committed stands in
@@ -59,7 +59,7 @@ class SqliteStore:
         return real.with_name(f"{real.name}.keeper")
 
     def exists(self) -> bool:
-        """Return True if the file is there."""
+        """Return True if the file exists."""
         return self.path.is_file()
 
     def create(self) -> None:
@@ -73,7 +73,7 @@ class SqliteStore:
             connection.execute("COMMIT")
 
     def grant(self, analyst: str) -> None:
-        """Refuse: whoever may draw may write the file under any name."""
+        """Refuse to grant rights, because a file cannot distinguish its users."""
         raise BudgetError(
             f"the ledger is a file, in which '{analyst}' cannot be told from its owner",
             needed="a database server that knows its users; whoever can write a file can also declare caps in it",
@@ -114,7 +114,7 @@ _SQLITE_TABLE = (
 
 
 def _leave_log(connection: sqlite3.Connection) -> None:
-    """Switch off the write-ahead log of an existing ledger; every other connection has to be closed for that."""
+    """Switch off the write-ahead log of an existing ledger; all other connections must be closed."""
     end = time.monotonic() + WAIT_SECONDS
     while connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete":
         try:
@@ -126,7 +126,7 @@ def _leave_log(connection: sqlite3.Connection) -> None:
 
 
 def refuse_second_name(path: Path) -> None:
-    """Refuse a file with another name, under which half-written entries would not be seen."""
+    """Refuse a file with several names, because its journal would be missed under another name."""
     real = path.resolve()
     if (links := real.stat().st_nlink) != 1:
         raise BudgetError(
@@ -186,7 +186,7 @@ class PostgresStore:
     """Several machines share the ledger: the keeper says which folder of which is his."""
 
     def exists(self) -> bool:
-        """Return True if the table is there."""
+        """Return True if the table exists."""
         with self._connected() as connection:
             row = connection.execute("SELECT to_regclass('trueup_ledger')").fetchone()
             return row is not None and row[0] is not None
@@ -200,7 +200,7 @@ class PostgresStore:
                 connection.execute(statement)
 
     def grant(self, analyst: str) -> None:
-        """Let a role read the ledger and append entries of its own releases."""
+        """Allow a role to read the ledger and to append entries of its own releases."""
         role = self._psycopg.sql.Identifier(analyst)
         with self._connected() as connection:
             (schema,) = connection.execute("SELECT current_schema()").fetchone()
@@ -232,7 +232,7 @@ class PostgresStore:
 
 
 def _said(error: Exception) -> str:
-    """Return the message of server or client without its quotations, which may contain a password."""
+    """Return the message of server or client without quotations, which may contain a password."""
     return re.sub(r'"[^"]*"|\'[^\']*\'', "(not shown)", str(error))
 
 

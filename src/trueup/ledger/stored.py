@@ -1,4 +1,4 @@
-"""The entries of a ledger in its store: read once, summed, and appended to under its lock."""
+"""The entries of a ledger in its store: reading, adding up, and appending under a lock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trueup.ledger.state import State
 
 @dataclass
 class LockedLedger:
-    """A ledger under its write lock.
+    """A ledger for which the write lock is held.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class LockedLedger:
     appended: bool = False
 
     def append(self, action: str, fields: dict[str, Any]) -> Entry:
-        """Append an entry; it is durable once the lock is released."""
+        """Append an entry, which is durable when the lock is released."""
         if self.state.signed and self.key is None:
             raise BudgetError(
                 "the entries of the ledger are signed, but the key that verifies them is missing",
@@ -55,7 +55,7 @@ class LockedLedger:
 
 
 class StoredLedger:
-    """The entries of a ledger and their sum so far, never fewer than its keeper knows of."""
+    """The entries of a ledger and their sum, checked against the last entry that the keeper knows."""
 
     def __init__(self, store: Store, keeper: Keeper | None = None) -> None:
         self._store, self.keeper = store, keeper
@@ -63,7 +63,7 @@ class StoredLedger:
         self._lock = threading.RLock()  # the state is shared by the threads of a process
 
     def state(self) -> State:
-        """Read all entries, checking chain and caps, and return their sum.
+        """Return the sum of all entries, after checks of the chain and the caps.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class StoredLedger:
         return self._state
 
     def _read(self, transaction: Transaction) -> None:
-        """Bring the sum up to date; start from the beginning if the last entry read is no longer there."""
+        """Add entries that are new; start again if the last known entry has disappeared."""
         known = self._state.number
         entries = transaction.after(max(known - 1, 0))
         if known and (not entries or entries.pop(0).hash != self._state.head):
@@ -89,13 +89,13 @@ class StoredLedger:
         refuse_cut(self._state, self.keeper)
 
     def entries(self) -> list[Entry]:
-        """Read all entries as they stand, unchecked."""
+        """Return all entries, without checks."""
         with self._store.transaction(writing=False) as transaction:
             return transaction.after(0)
 
     @contextmanager
     def writing(self) -> Iterator[LockedLedger]:
-        """Hold the write lock, with the state brought up to date."""
+        """Hold the write lock, with the state up to date."""
         locked = None
         try:
             with self._lock:
@@ -112,7 +112,7 @@ class StoredLedger:
             raise
 
     def sweep(self, final: Path) -> None:
-        """Remove what killed runs left ready beside a target without having committed it."""
+        """Remove bundles that killed runs left beside a target without committing them."""
         state = self.state()
         for folder in final.absolute().parent.glob(f".{escape(final.name)}.ready-*"):
             name = folder.name.rpartition("-")[2]
@@ -121,7 +121,7 @@ class StoredLedger:
 
 
 def refuse_unsigned(entries: Iterable[Entry], keeper: Keeper | None) -> None:
-    """Refuse entries written without the keeper's key if entries are signed.
+    """Refuse entries without the keeper's signature if entries are signed.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def refuse_unsigned(entries: Iterable[Entry], keeper: Keeper | None) -> None:
 
 
 def refuse_cut(state: State, keeper: Keeper | None) -> None:
-    """Refuse a ledger that lacks the entry that its keeper recorded as the last."""
+    """Refuse a ledger without the last entry that its keeper has recorded."""
     anchor = keeper and keeper.anchor
     if anchor and state.hashes.get(anchor[0]) != anchor[1]:
         what = "is missing" if state.number < anchor[0] else "is another one"

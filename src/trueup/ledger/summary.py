@@ -1,4 +1,4 @@
-"""Summaries of a ledger as rows to print and lines to export."""
+"""Summaries of a ledger, as rows to print and lines to export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trueup.privacy import Loss
 
 @dataclass(frozen=True)
 class Balance:
-    """One cap: how much of it was spent, and how much is left."""
+    """A cap with how much of it was spent and how much is left."""
 
     dataset: str
     analyst: str
@@ -30,7 +30,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Event:
-    """One reservation, and the state of its release."""
+    """A reservation with the state of its release."""
 
     entry: int
     time: str
@@ -78,7 +78,7 @@ def _event(state: State, name: str) -> Event:
 
 
 def _whereabouts(state: State, name: str) -> str:
-    """Return where a reservation's release is, or why there is none; all but returned ones count as spent."""
+    """Return the state of a reservation's release: its folder, or the reason why there is none."""
     if name in state.commits:
         return state.commits[name].final
     if name in state.returned:
@@ -96,7 +96,7 @@ def write_lines(path: Path, entries: Iterable[Entry]) -> None:
 
 
 def picture(state: State, dataset: str) -> dict[str, Any]:
-    """Describe a dataset's account; `sentences` say it in words.
+    """Return a dataset's account with sentences that describe it.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def _invariants(terms: Terms, shown: Shown, spent: Loss) -> Iterator[str]:
 
 
 def _joint(shown: Shown, spent: Loss) -> Iterator[str]:
-    """Yield sentences on what the invariants allow together; with only some of them, a change is at least that large."""
+    """Yield sentences on what the invariants reveal together."""
     joint = shown.joint
     if joint is None:
         yield "The changes that they allow are not those of the unit: only the loss of one step is stated."

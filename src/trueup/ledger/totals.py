@@ -1,4 +1,4 @@
-"""Totals of a ledger's entries: caps, and what was spent, checked and published.
+"""Sums of a ledger's entries: caps, and what was spent, checked and published.
 
 Exact answers that an account has given, for each version of its data.
 A question that was answered is free on the same data, and new on others. A description of the table (its columns, places)
@@ -27,7 +27,7 @@ from trueup.privacy import Loss
 
 
 class Asked(NamedTuple):
-    """The new questions of a run: rules, which are counted, and descriptions first of their topic."""
+    """The new questions of a run: rules, and the first descriptions of their topic."""
 
     rules: tuple[Question, ...]
     firsts: tuple[Question, ...]
@@ -35,7 +35,7 @@ class Asked(NamedTuple):
 
 @dataclass
 class Answers:
-    """The questions asked of one version of the data.
+    """The questions that were answered on one version of the data.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Answers:
     pending: dict[str, Asked] = field(default_factory=dict)
 
     def new(self, questions: Iterable[Question], listed: tuple[Question, ...]) -> Asked:
-        """Return the questions that are neither listed nor answered before."""
+        """Return the questions that are neither listed nor answered."""
         answered = {q.digest for q in listed} | (set(self.asked) if self.known else set())
         described = {q.first for q in (*self.asked.values(), *listed)}
         waiting = [q for asked in self.pending.values() for q in asked.firsts]
@@ -73,7 +73,7 @@ class Answers:
         return Asked(rules, tuple(q for q in new if q not in rules))
 
     def left(self, checks: int, but: str = "") -> int:
-        """Return how many checks are left if every open reservation (but one) is refused."""
+        """Return how many checks are left if all other open reservations are refused."""
         waiting = [name for name, asked in self.pending.items() if asked.firsts and name != but]
         return checks - len(self.counted) - len(waiting)
 
@@ -84,22 +84,22 @@ class Answers:
         self.counted |= {self._mark(name, q) for q in asked.rules}
 
     def hold(self, name: str, questions: Iterable[Question]) -> None:
-        """Record that all questions of a reservation were answered yes."""
+        """Record that all questions of a reservation were answered with yes."""
         asked = self.pending.pop(name)
         self.asked |= {q.digest: q for q in asked.firsts}
         self.held |= {q.digest: q for q in questions}
 
     def end(self, name: str) -> None:
-        """Record that a reservation ended without an answer; what it counted stays counted."""
+        """Record that a reservation ended without an answer; its questions stay counted."""
         self.pending.pop(name, None)
 
     def price(self, name: str, question: Question) -> int:
-        """Return how many checks it costs to name a question in the refusal of a reservation."""
+        """Return how many checks it costs to name a question when a reservation is refused."""
         firsts = self.pending[name].firsts
         return firsts.index(question) + 1 if question in firsts else 0
 
     def refuse(self, name: str, named: Question | None) -> None:
-        """Count a refusal: its reserved loss stays counted, and the descriptions that it answers are added."""
+        """Record a refusal: its reserved loss stays counted, and so do the descriptions that it answers."""
         firsts = self.pending.pop(name).firsts
         if named is None:
             self.counted.add(f"refusal {name}")
@@ -143,7 +143,7 @@ class Commit:
 
 @dataclass
 class Shown:
-    """The exact answers that the releases of an account have shown.
+    """The exact answers that releases of an account have revealed.
 
     Attributes
     ----------
@@ -176,17 +176,17 @@ class Shown:
 
     @property
     def checked(self) -> int:
-        """Return how many checks the last version of the data, and unrecognisable data, have answered."""
+        """Return how many checks were made on the last version of the data, and on unidentified data."""
         last = dict.fromkeys(["", *self.data[-1:]])
         return sum(len(self.answers[name].counted) for name in last if name in self.answers)
 
     @property
     def held(self) -> dict[str, Question]:
-        """Return the questions answered yes, after which a release continued."""
+        """Return the questions that were answered with yes."""
         return {digest: q for each in self.answers.values() for digest, q in each.held.items()}
 
     def left(self, request: Request, checks: int, but: str = "") -> int:
-        """Return how many checks are left for a request's data; answers about unknown data also count against the last."""
+        """Return how many checks are left for a request's data."""
         unknown = "" if request.data is not None else self.data[-1] if self.data else ""
         other = self.answers.get(unknown) if unknown != (request.data or "") else None
         return self.of(request).left(checks, but) - (len(other.counted) if other else 0)
@@ -244,15 +244,15 @@ class Totals:
     commits: dict[str, Commit] = field(default_factory=dict)
 
     def begins_year(self, dataset: str, when: str) -> bool:
-        """Return True if a charge at a time is the first of a year in which a dataset's caps renew."""
+        """Return True if a charge at the given time is the first in a year of a dataset's caps."""
         return bool(self.terms[dataset].renews) and when[:4] > self.years.get(dataset, "")
 
     def spent_at(self, owner: Owner, when: str) -> Loss:
-        """Return what counts at a time against the caps of an owner."""
+        """Return what counts against the caps of an owner at the given time."""
         return Loss() if self.begins_year(owner[0], when) else self.spent.get(owner, Loss())
 
     def is_open(self, name: str) -> bool:
-        """Return True if a reservation is open and nothing was drawn under it yet."""
+        """Return True if a reservation is open and nothing was drawn under it."""
         return name in self.reserved and name not in self.drawn and name not in self.returned
 
     def unfinished(self, dataset: str) -> list[str]:
@@ -263,7 +263,7 @@ class Totals:
         ]
 
     def analysts(self, dataset: str) -> list[str]:
-        """Name the analysts who have caps of their own; once there is one, nobody else may draw."""
+        """Return the analysts who have caps of their own; if there are any, nobody else may draw."""
         return sorted({o[1] for o in self.caps if o[0] == dataset and o[1] is not None})
 
     def finished(self, key: str | None) -> Commit | None:
@@ -271,11 +271,11 @@ class Totals:
         return next((c for c in self.commits.values() if key is not None and c.request.key == key), None)
 
     def ready_for(self, final: str) -> list[str]:
-        """Name the waiting folders of everything that was committed for one target."""
+        """Return the folders of committed bundles that wait to be renamed to one target."""
         return [c.ready for c in self.commits.values() if c.final == final]
 
     def stamp(self, entry: Entry) -> dict[str, Any]:
-        """Return the ledger's stamp for a manifest: the reservation's position in its chain."""
+        """Return the ledger's entry in a manifest: the position of the reservation in the chain."""
         return {"ledger": self.ledger, "entry": entry.number, "head": entry.hash}
 
 

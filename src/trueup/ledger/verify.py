@@ -1,4 +1,4 @@
-"""Checks of a ledger: its own chain, and the stamps of published bundles.
+"""Checks of a ledger, and of published bundles against it.
 
 The chain alone finds an altered, removed or inserted entry. It cannot find that the last entries
 were cut off, or that an older copy was put back: what is left is a valid chain. The keeper's anchor finds that, and published
@@ -45,7 +45,7 @@ class Verification:
 
 
 def verify_ledger(ledger: Ledger, against: str | Path | None = None) -> Verification:
-    """Recompute chain and caps, and compare with the bundles in a folder.
+    """Check chain and caps of a ledger, and compare it with the bundles in a folder.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def _replay(entries: list[Entry], keeper: Keeper | None) -> tuple[State, list[st
 
 
 def _misdated(entries: list[Entry]) -> list[str]:
-    """Return entries dated before an earlier entry's month, or in the future: a clock was wrong, or set."""
+    """Return entries dated before an earlier entry's month, or in the future."""
     found, latest = [], ""
     for entry in entries:
         month = entry.fields["time"][:7]
@@ -117,7 +117,7 @@ def _manifests(folder: Path) -> list[Path]:
 
 
 def _mismatch(digest: str, manifest: Mapping[str, Any], entries: list[Entry], state: State) -> str:
-    """Return what is wrong between one published manifest and the ledger; empty if nothing is."""
+    """Return how a published manifest differs from the ledger; empty if it does not."""
     stamp = manifest["ledger"]
     number = stamp.get("entry") if isinstance(stamp, dict) else None
     if not isinstance(number, int) or number < 1:

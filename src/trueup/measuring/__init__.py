@@ -1,4 +1,4 @@
-"""The verb measure: add noise to confidential counts; the only verb with entropy."""
+"""The verb measure: adds noise to confidential counts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def measure(
 
 
 def limit_of(spec: Spec) -> Limit | None:
-    """Return how many records a unit keeps, under a fresh key; None if the spec names no column of units."""
+    """Return the limit on each unit's records, with a new key; None if the spec names no column of units."""
     return Limit.of(spec, lambda: entropy.words(32))
 
 
@@ -87,7 +87,7 @@ def read_confidential(
     constraints: Constraints | None = None,
     rows: int | None = None,
 ) -> NDArray[np.int64]:
-    """Read and check the counts of all `n` cells; nothing is drawn, so nothing is spent yet.
+    """Read and check the counts of all `n` cells, before noise is drawn.
 
     Where the spec names a column of units, each keeps as many records as the `limit` says, by default one with a key of
     its own. The counts, and the rules that they are held to, are those of the records that are kept. `rows` is as for
@@ -114,12 +114,12 @@ def read_confidential(
 def draw(
     cells: Cells, counts: NDArray[np.int64], headers: Sequence[Measured], guarantee: Guarantee
 ) -> Measurements:
-    """Add fresh noise to the margins of `n` cell counts; invariants stay exact."""
+    """Add noise to the margins of `n` cell counts; invariants stay exact."""
     return _noised(cells, counts, headers, guarantee, entropy.words, simulation=False)
 
 
 def draw_left_out(spec: Spec, limit: Limit | None) -> LeftOut | None:
-    """Add fresh noise to the number of records that a limit left out; return None if the spec does not measure it."""
+    """Add noise to the number of records that a limit left out; return None if the spec does not measure it."""
     part, law = spec.left_out, left_out_law(spec)
     if part is None or law is None or limit is None:
         return None
@@ -129,7 +129,7 @@ def draw_left_out(spec: Spec, limit: Limit | None) -> LeftOut | None:
 
 @takes_records
 def simulate(problem: Problem, counts: NDArray[np.int64], rng: np.random.Generator) -> Measurements:
-    """Measure made-up counts of all `n` cells with seeded noise; the record is marked and never released.
+    """Measure made-up counts of all `n` cells with seeded noise; the record is marked as simulated.
 
     Parameters
     ----------

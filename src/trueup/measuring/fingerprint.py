@@ -1,4 +1,4 @@
-"""A keyed fingerprint of the confidential input, for the agency's own records."""
+"""Keyed fingerprints of the confidential input, for the agency's own records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Fingerprint:
 
 @contextmanager
 def fingerprinting(source: Any, key: bytes | None = None) -> Iterator[Fingerprint]:
-    """Fingerprint files as they are read in the block, so that the disk reads them once.
+    """Compute the fingerprint of files while they are read in the block.
 
     Without a key anyone could confirm a guess of the input, so the result belongs in `internal/`; a fresh one is made
     unless one is given.

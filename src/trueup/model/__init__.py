@@ -1,1 +1,1 @@
-"""The frozen records of a problem: cells, trees, margins, constraints, the spec, and the five records that verbs return."""
+"""The frozen records of a problem: cells, places, margins, constraints, the spec, and what verbs return."""

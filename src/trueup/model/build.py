@@ -36,7 +36,7 @@ FAMILY_METHOD, FAMILY_INFERENCE = "family-tree", "family-moves"
 
 
 def problem_cells(spec: Spec, tree: Tree) -> Cells:
-    """Return the cells of a spec: the full cross if a query measures it, else the tables' if they are an acyclic family."""
+    """Return the cells of a spec: all attributes crossed, or only the cells of an acyclic family of tables."""
     cells = build_cells(spec, tree)
     if _asks_for_one_table(spec) or _measures_all(spec, cells):
         return cells
@@ -46,7 +46,7 @@ def problem_cells(spec: Spec, tree: Tree) -> Cells:
 
 
 def _asks_for_one_table(spec: Spec) -> bool:
-    """Return True if a spec names a method that takes one table alone, or ratios, which need all attributes together."""
+    """Return True if a spec names a method for one table, or ratios that need all attributes."""
     methods = (
         spec.reconcile.get("method", FAMILY_METHOD) == FAMILY_METHOD,
         spec.infer.get("method", FAMILY_INFERENCE) == FAMILY_INFERENCE,
@@ -62,7 +62,7 @@ def _measures_all(spec: Spec, cells: Cells) -> bool:
 
 
 def crossing(constraints: Constraints, *, alone: bool = False) -> bool:
-    """Return True if margins cross each other or, where one table may stand `alone`, are nested, and none is the full cross."""
+    """Return True if margins cross each other and none of them is the full cross."""
     cells = constraints.cells
     if constraints.structure() not in ("margins", "histogram", *(("tree", "sum") if alone else ())):
         return False
@@ -72,7 +72,7 @@ def crossing(constraints: Constraints, *, alone: bool = False) -> bool:
 def family_if_any(
     constraints: Constraints, *, demanded: bool = False, alone: bool = False
 ) -> FamilyCells | None:
-    """Return the cells of the tables alone if these are `crossing` and a family; else None."""
+    """Return the cells of a family of tables if the margins form one; else None."""
     cells = constraints.cells
     if not crossing(constraints, alone=alone):
         return None
@@ -95,7 +95,7 @@ def family_if_any(
 
 
 def query_margin(cells: Cells, query: Query, level: str) -> Margin:
-    """Return the margin that a query measures at a level: of the records of one table if a spec links two."""
+    """Return the margin that a query measures at a level; for two linked tables, of the table it counts."""
     margin = Margin(level, query.attributes)
     return canonical(cells, margin.among([query.where]) if query.where else margin)
 
@@ -151,7 +151,7 @@ def _impossible_households(joined: LinkedTables | None) -> tuple[dict[str, str],
 
 
 def local_constraints(spec: Spec, cells: Cells) -> Constraints:
-    """Return the spec's sign, zero, bound and link constraints that concern levels of `cells`, a part of the places."""
+    """Return the constraints of a spec that concern the levels of `cells`, a part of the places."""
     part = spec.constraints
     bounds = tuple(_bound(cells, b) for b in part.bounds if b.level in cells.tree.levels)
     joined = _joined(spec)
@@ -167,7 +167,7 @@ def local_constraints(spec: Spec, cells: Cells) -> Constraints:
 
 
 def own_constraints(constraints: Constraints, table: RecordTable) -> Constraints:
-    """Return the constraints on one of two linked tables by itself: signs and structural zeros."""
+    """Return the signs and structural zeros of one of two linked tables."""
     cells = table.cells(constraints.cells.tree)
     held = table.of(constraints.zero_cells, constraints.cells.attributes[0].size)
     never = held.reshape(cells.shape)[0] if held.any() else np.zeros(cells.shape[1:], bool)
@@ -178,14 +178,14 @@ def own_constraints(constraints: Constraints, table: RecordTable) -> Constraints
 
 
 def no_limits(spec: Spec, sizes: Sequence[int]) -> tuple[dict[str, NDArray[np.int64]], ...]:
-    """Return placeholder limits (none) for so many places a level, wherever a bound names a column."""
+    """Return empty limits for a number of places on each level."""
     return tuple(
         {column: np.full(size, -1) for column in columns} for columns, size in zip(spec.limit_columns, sizes)
     )
 
 
 def cells_of_sizes(spec: Spec, sizes: Sequence[int]) -> Cells:
-    """Return the cells of so many places on every level, which laws, losses and plans depend on alone."""
+    """Return cells with a number of places on each level, on which laws, losses and plans depend."""
     level_ptr = np.append(0, np.cumsum(sizes))
     counts = [
         np.bincount(np.arange(below) * above // below, minlength=above) for above, below in pairwise(sizes)
@@ -213,7 +213,7 @@ def _bound(cells: Cells, part: BoundPart) -> Bound:
 
 
 def _limit(cells: Cells, margin: Margin, given: int | str | None, none: float):
-    """Return the limit of every group of a margin if a column gives one for each place; else the number itself."""
+    """Return the limit of every group of a margin, from a column or from a number."""
     if not isinstance(given, str):
         return given
     limits = cells.tree.limits[cells.tree.level(margin.level)] if cells.tree.limits else {}

@@ -21,7 +21,7 @@ from trueup.model.tree import Tree
 
 @dataclass(frozen=True)
 class Recode:
-    """A grouping of an attribute's values, as a table uses it.
+    """A grouping of an attribute's values.
 
     The attribute itself is the recode that keeps every value apart; an attribute that is summed out is the
     recode with one group, which has no name.
@@ -45,7 +45,7 @@ class Recode:
 
     @classmethod
     def of(cls, name: str, groups: Mapping[str, Collection[str]], values: tuple[str, ...]) -> Recode:
-        """Build the recode that puts each of an attribute's values in the group that lists it."""
+        """Make the recode that puts each value of an attribute into the group that lists it."""
         group = {value: i for i, listed in enumerate(groups.values()) for value in listed}
         return cls(name, tuple(groups), tuple(group[value] for value in values))
 
@@ -55,7 +55,7 @@ class Recode:
         return len(self.values)
 
     def holds(self, label: str) -> NDArray[np.bool_]:
-        """Return a mask of the attribute's values in the group of that label."""
+        """Return a mask of the attribute's values in the group with that label."""
         return np.array(self.groups) == self.values.index(label)
 
 
@@ -86,7 +86,7 @@ class Attribute:
 
     @cached_property
     def views(self) -> tuple[Recode, ...]:
-        """Return what a margin may name: the attribute itself, then its recodes."""
+        """Return the names that a margin may use: the attribute, then its recodes."""
         return (Recode(self.name, self.values, tuple(range(self.size))), *self.recodes)
 
     @cached_property
@@ -101,7 +101,7 @@ Condition = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Margin:
-    """A marginal table: the places of one level by some of the attributes, each itself or a recode of it.
+    """A marginal table: the places of one level, crossed with some attributes or recodes.
 
     Attributes
     ----------
@@ -131,14 +131,14 @@ class Margin:
 
     @property
     def whose(self) -> str:
-        """Return its conditions in words, or nothing."""
+        """Return the margin's conditions in words; empty if there are none."""
         told = [", ".join(map("=".join, condition)) for condition in self.where]
         if self.weights:
             return " where " + " and ".join(f"{w} x {each}" for w, each in zip(self.weights, told))
         return f" where {' or '.join(told)}" if told else ""
 
     def among(self, alternatives: Iterable[Mapping[str, str]], weights: Iterable[int] = ()) -> Margin:
-        """Return the margin of the units that meet a condition, in a canonical order, so that equal ones compare equal.
+        """Return the margin of the units that meet a condition, in a canonical order.
 
         Examples
         --------
@@ -188,36 +188,36 @@ class Cells:
 
     @property
     def finest(self) -> Margin:
-        """Return the margin whose groups are the cells themselves."""
+        """Return the margin whose groups are the cells."""
         return Margin(self.tree.levels[-1], tuple(a.name for a in self.attributes))
 
     @property
     def is_family(self) -> bool:
-        """Return True for the cells of several tables, or of one that is not their full cross; see `FamilyCells`."""
+        """Return True for the cells of several tables that are not fully crossed; see `FamilyCells`."""
         return False
 
     @property
     def whole(self) -> Cells:
-        """Return the full cross: these cells, except in a family of tables."""
+        """Return the fully crossed cells: these cells, except in a family of tables."""
         return self
 
     def tally(self, index: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Tally cells of the full cross, given by their positions, as counts `(n,)` of these cells."""
+        """Count cells of the full cross, given by positions, in these cells `(n,)`."""
         counts = np.zeros(self.n, dtype=np.int64)
         np.add.at(counts, index, count)
         return counts
 
     def disagreements(self, counts: NDArray, slack: float = 0) -> Iterable[tuple[Margin, str]]:
-        """Return margins that tables share, with up to three groups each that differ by more than a slack; none in one table."""
+        """Return shared margins on which tables differ by more than a slack, with up to three groups each."""
         return ()
 
     @property
     def finest_tables(self) -> tuple[Margin, ...]:
-        """Return the margins whose groups, in order, are the cells: one, except in a family of tables."""
+        """Return the margins whose groups, in order, are the cells: one, except in a family."""
         return (self.finest,)
 
     def holds(self, margin: Margin) -> bool:
-        """Return True if a margin is a sum of these cells; in a family of tables, of one table."""
+        """Return True if a margin is a sum of these cells; in a family, of the cells of one table."""
         return True
 
     def holding(self, margin: Margin) -> Cells:
@@ -225,7 +225,7 @@ class Cells:
         return self
 
     def refuse_unheld(self, margin: Margin) -> None:
-        """Raise SpecError if a margin is no sum of these cells, as it may be in a family."""
+        """Raise SpecError if a margin is not a sum of these cells."""
 
     def margin(self, given: Margin | str) -> Margin:
         """Read a margin given as text: a level, then attributes or recodes, each after a cross.
@@ -263,7 +263,7 @@ class Cells:
         return Margin(self.tree.levels[0], kept)
 
     def recodes(self, names: Collection[str]) -> tuple[Recode, ...]:
-        """Return the view of every attribute, in cell order, in a table by the named attributes and recodes.
+        """Return the view of every attribute in a table by the named attributes and recodes, in cell order.
 
         Raises
         ------
@@ -292,7 +292,7 @@ class Cells:
         return tuple(r for r in self.recodes(self._named(margin).attributes) if r.name)
 
     def _named(self, margin: Margin | str) -> Margin:
-        """Return a margin given as text; a `Margin` is returned unchanged."""
+        """Return a margin read from text; a `Margin` is returned unchanged."""
         return self.margin(margin) if isinstance(margin, str) else margin
 
     def marginal(self, names: Collection[str]) -> Marginal:
@@ -350,7 +350,7 @@ class Cells:
         return np.array(margin.weights) @ met
 
     def held(self, margin: Margin | str) -> NDArray[np.int64]:
-        """Return the groups of a margin that hold any of the cells it counts.
+        """Return the groups of a margin that contain any of the cells it counts.
 
         Examples
         --------
@@ -377,7 +377,7 @@ class Cells:
         return np.logical_and.outer(places, chosen[0])
 
     def _within(self, level: str, label: str) -> NDArray[np.bool_]:
-        """Return a mask of the last level's places that lie in the place of that label."""
+        """Return a mask of the last level's places within the place with that label."""
         depth = self.tree.level(level)
         labels = (self.tree.label(level, place) for place in range(self.tree.sizes[depth]))
         place = next((i for i, each in enumerate(labels) if each == label), None)
@@ -423,7 +423,7 @@ class Cells:
         return table.reshape(*lead, -1)
 
     def groups(self, fine: Margin | str, coarse: Margin | str) -> NDArray[np.int64]:
-        """Return for every group of `fine` the group of `coarse` that holds it.
+        """Return for every group of `fine` the group of `coarse` that contains it.
 
         Raises
         ------
@@ -453,7 +453,7 @@ class Cells:
         return refines(self.marginal(fine.attributes), self.marginal(coarse.attributes))
 
     def margin_label(self, margin: Margin | str, group: int) -> str:
-        """Name one group of a margin: its place and its attribute values."""
+        """Return the label of a group of a margin: its place and its attribute values."""
         margin = self._named(margin)
         shape = self.margin_shape(margin)
         place, *values = (int(i) for i in np.unravel_index(group, shape))
@@ -477,7 +477,7 @@ class Cells:
         return (self.tree.label(margin.level, place) + end for place in places for end in ends)
 
     def label(self, cell: int) -> str:
-        """Name one finest cell."""
+        """Return the label of a finest cell."""
         return self.margin_label(self.finest, cell)
 
 

@@ -1,4 +1,4 @@
-"""Recognise columns for a first spec: levels, readable names and attributes, by their names, codes and values."""
+"""Recognition of levels, readable names and attributes for a first spec, by column names, codes and values."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def propose_levels(places: Source, header: Sequence[str] | None = None) -> list[
 
 
 def labels_of(places: Source, keys: Sequence[str]) -> dict[str, str]:
-    """Return the columns of readable names of keys: called as the key is (`town`, `town_name`), or as it is but for `code`.
+    """Return the columns with readable names of keys, such as `town_name` for `town`.
 
     Examples
     --------
@@ -104,20 +104,20 @@ def labels_of(places: Source, keys: Sequence[str]) -> dict[str, str]:
 
 
 def _larger(places: Source, keys: Sequence[str], labels: Mapping[str, str]) -> list[str]:
-    """Return columns of larger places that the list alone holds: called as places are, and one for each place of the keys."""
+    """Return columns of larger places in the public list alone, with one value for each place."""
     others = [name for name in places.columns() if is_place(name) and name not in {*keys, *labels.values()}]
     return [name for name in others if keys and one_for_each(places, keys, [name])]
 
 
 def one_for_each(places: Source, keys: Sequence[str], others: Sequence[str]) -> bool:
-    """Return True if rows of the public list that share the keys share the other columns, too."""
+    """Return True if rows of the public list with equal keys have equal other columns."""
     rows = select(places, list(dict.fromkeys([*keys, *others])))
     alike = set(zip(*(rows[name].tolist() for name in keys)))
     return len(alike) == len(set(zip(*(column.tolist() for column in rows.values()))))
 
 
 def _labelled(name: str) -> str | None:
-    """Return the column whose readable names a column holds, judged by its own name."""
+    """Return the column whose readable names a column holds, judged by its name."""
     found = _LABEL.fullmatch(name)
     return found[1] if found else None
 
@@ -129,7 +129,7 @@ def _prefixes(column: str, ladder: Mapping[str, int]) -> list[Document]:
 
 
 def is_place(name: str) -> bool:
-    """Return True if a column is named like places or their readable names.
+    """Return True if a column's name is one for places or their readable names.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def is_place(name: str) -> bool:
 
 
 def count_among(columns: Sequence[str]) -> str | None:
-    """Return the first column that is named like counts, or None.
+    """Return the first column whose name is one for counts, or None.
 
     Examples
     --------
@@ -160,7 +160,7 @@ _BINS = re.compile(r"bins\s+-?\d+(\s*,\s*-?\d+)*", re.ASCII)
 
 
 def attributes_of(texts: Sequence[str]) -> list[Document]:
-    """Read attributes from text: values between commas, bins or dates, then how rows are read, after semicolons.
+    """Read attributes from text: values between commas, bins or dates, then rules after semicolons.
 
     A value with a comma or a semicolon stands in double quotes.
     Rules are `missing NAME`, `other NAME`, `form DD.MM.YYYY` and `fold`, as in a spec.
@@ -246,12 +246,12 @@ def attribute_parts(attributes: Any) -> list[Document]:
 
 
 def several(texts: Any) -> Any:
-    """Return one text as a list of it: its letters are none."""
+    """Return a single text as a list of one."""
     return [texts] if isinstance(texts, str) else texts
 
 
 def _attribute(attribute: Any) -> Document:
-    """Refuse an attribute without values: taking them from the table would reveal which of them occur."""
+    """Refuse an attribute without values, because values from the table would reveal which occur."""
     if isinstance(attribute, Mapping) and "name" in attribute:
         if attribute.get("values"):
             return {**attribute, "values": list(several(attribute["values"]))}

@@ -99,7 +99,7 @@ class Constraints:
         return replace(self, bounds=(*self.bounds, *bounds)) if bounds else self
 
     def structure(self) -> Structure:
-        """Name the structure that decides which methods apply.
+        """Return the name of the structure, which decides the methods that apply.
 
         `sum` one total and its parts, `tree` nested margins, `margins` crossing margins of one
         place, `histogram` crossing margins on a hierarchy or through recodes, `joined` two linked tables,
@@ -122,7 +122,7 @@ class Constraints:
 
     @cached_property
     def chain(self) -> tuple[Margin, ...] | None:
-        """Return all margins in play from coarse to fine, or None if they are not nested."""
+        """Return all margins of the problem from coarse to fine, or None if they are not nested."""
         return None if self.cells.is_family else chain(self.cells, self._in_play)
 
     @property
@@ -131,14 +131,14 @@ class Constraints:
 
     @property
     def held(self) -> tuple[Margin, ...]:
-        """Return all margins in play and those of structural zeros, each once and without its condition."""
+        """Return all margins of the problem and those of structural zeros, without conditions."""
         zeros = (Margin(self.cells.tree.levels[0], tuple(zero)) for zero in self.zeros)
         every = (Margin(m.level, m.attributes) for m in (*self._in_play, *zeros))
         return tuple(dict.fromkeys(canonical(self.cells, m) for m in every))
 
     @cached_property
     def nested(self) -> NestedTree:
-        """Return the tree of the chain; only for structures `sum` and `tree`."""
+        """Return the tree of nested margins; only for structures `sum` and `tree`."""
         assert self.chain is not None, "only nested margins make a tree"
         return nest(self.cells, self.chain)
 
@@ -162,7 +162,7 @@ class Constraints:
         return np.tile(free == 0, self.cells.margin_shape(margin)[0])
 
     def known_zeros(self, margin: Margin) -> NDArray[np.bool_]:
-        """Return a mask `(groups,)` of the groups in which the rules allow no unit: structural zeros, and upper limits of 0."""
+        """Return a mask `(groups,)` of the groups that must be zero by structural zeros or upper limits of 0."""
         closed = [b for b in self.bounds if b.upper is not None] if self.nonnegative else []
         if self.cells.is_family or not closed:
             return self.zero_groups(margin)
@@ -200,7 +200,7 @@ def _refuse_other_length(bound: Bound, cells: Cells) -> None:
 
 
 def refuse_broken(constraints: Constraints, counts: NDArray) -> None:
-    """Refuse confidential cell counts `(n,)` that break a rule; name the rule but no place, which would reveal more.
+    """Refuse confidential cell counts `(n,)` that break a rule; name the rule but no place.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def refuse_broken(constraints: Constraints, counts: NDArray) -> None:
 
 
 def violations(constraints: Constraints, counts: NDArray) -> list[str]:
-    """Name every rule that public cell counts `(n,)` break, with some places; labels only, never a count.
+    """Return every rule that public cell counts `(n,)` break, with some places but no count.
 
     Whole numbers are held to the rules exactly, real ones to within their `slack`. Invariants are not rules
     about one table and are checked where both tables are known.
@@ -255,7 +255,7 @@ def _violations(constraints: Constraints, counts: NDArray) -> Iterator[tuple[str
 
 
 def slack(counts: NDArray) -> float:
-    """Return how far counts may miss a rule: 0 if whole, else an allowance for solvers and rounding.
+    """Return by how much counts may miss a rule: 0 if whole, else an allowance for rounding.
 
     Continuous methods stop at residuals of 1e-9 of the largest sum, once polished.
     """
@@ -275,7 +275,7 @@ def _broken_rows(cells: Cells, rule: LinearRule, counts: NDArray) -> list[str]:
 
 
 def name_values(cells: Cells, name: str, level: str, values: NDArray) -> NDArray:
-    """Return the value `(places,)` of a name of a linear constraint at every place of a level.
+    """Return the values `(places,)` of a name in a linear constraint at every place of a level.
 
     A name is a value of an attribute or a recode (`female`), or several joined (`sex=female, age=old`).
     """
@@ -284,7 +284,7 @@ def name_values(cells: Cells, name: str, level: str, values: NDArray) -> NDArray
 
 
 def name_mask(cells: Cells, name: str) -> NDArray[np.bool_]:
-    """Return a mask `(1, sizes...)` of the attribute combinations that a name of a linear constraint means.
+    """Return a mask `(1, sizes...)` of the attribute combinations that a name in a linear constraint selects.
 
     Raises
     ------
@@ -306,7 +306,7 @@ def name_mask(cells: Cells, name: str) -> NDArray[np.bool_]:
 
 
 def _resolve(cells: Cells, part: str) -> NDArray[np.bool_]:
-    """Return a mask of the attribute combinations that `value` or `attribute=value` means."""
+    """Return a mask of the attribute combinations that `value` or `attribute=value` selects."""
     attribute, _, value = part.rpartition("=")
     found = [
         cells.where({r.name: value})

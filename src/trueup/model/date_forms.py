@@ -1,4 +1,4 @@
-"""Dates as a column writes them: their form, as a regular expression of Python and of DuckDB."""
+"""Forms of dates in a column, as regular expressions for Python and DuckDB."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def forms_of(date: str, form: str | None) -> tuple[DateForm, ...]:
 
 
 def refuse_date(date: str | None, form: str | None, values: set[str]) -> None:
-    """Refuse a form that says no month or year, and values that are none."""
+    """Refuse a form without month or year, and values that are not dates."""
     if form is not None:
         parts = re.findall("YYYY|MM|DD", form)
         needed = {"YYYY", "MM"} if date == "month" else {"YYYY"}

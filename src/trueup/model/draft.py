@@ -1,4 +1,4 @@
-"""First drafts of specs from a table's column names and the public places, never from rows.
+"""First drafts of specs from a table's column names and the public places, without reading rows.
 
 One file: what is drafted and what is left to decide are one list of questions.
 """
@@ -28,7 +28,7 @@ from trueup.model.names import bare_name, is_figure
 
 
 class Decided(NamedTuple):
-    """Decisions about a spec that is to be drafted; see `trueup.Spec.of`."""
+    """Decisions that are given for a drafted spec; see `trueup.Spec.of`."""
 
     title: str | None = None
     name: str | None = None
@@ -47,7 +47,7 @@ class Decided(NamedTuple):
 def draft(
     table: Any, levels: Sequence[Any] | None, attributes: Any, public: Any, decided: Decided
 ) -> tuple[Document, dict[str, str]]:
-    """Draft the parts of a spec, and list by part what is left to decide; see `trueup.Spec.of`."""
+    """Draft the parts of a spec, and list what remains to decide; see `trueup.Spec.of`."""
     title, name, unit, neighbours, count, epsilon, matters, counts, of_units, records, keys, tables = decided
     held = open_table(table)
     columns = held.columns()
@@ -116,7 +116,7 @@ def _refuse_vast(attributes: Sequence[Document]) -> None:
 
 
 def _stated_levels(levels: Sequence[Any] | None, public: Any, columns: Sequence[str]) -> list[Document]:
-    """Return the levels that are given, or those that the public places suggest; none without places."""
+    """Return the given levels, or those that the public places suggest; none without places."""
     if public is None:
         if levels:
             raise SpecError(
@@ -154,7 +154,7 @@ def _limit(column: str | None, records: int | None, unit: str) -> Document:
 
 
 def name_apart(levels: Sequence[Document], attributes: Sequence[Document]) -> None:
-    """Name levels and attributes so that no two are alike and none is called like a column of figures."""
+    """Rename levels and attributes so that no two names are alike or equal a column of figures."""
     taken: list[str] = []
     columns = [level["column"] for level in levels if "column" in level]
     root, *others = levels
@@ -173,7 +173,7 @@ def name_apart(levels: Sequence[Document], attributes: Sequence[Document]) -> No
 
 
 def _apart(name: str, taken: Sequence[str], ending: str) -> str:
-    """Return a name unlike those taken and any figure's: this one if possible, else with endings added."""
+    """Return a name that differs from those taken and from figures, with endings added if necessary."""
     free = name.strip() and not is_figure(name) and bare_name(name) not in map(bare_name, taken)
     return name if free else _apart(f"{name}{ending}".strip(), taken, ending)
 
@@ -181,7 +181,7 @@ def _apart(name: str, taken: Sequence[str], ending: str) -> str:
 def queries(
     levels: Sequence[str], attributes: Sequence[str], epsilon: Fraction, matters: str | None = None
 ) -> list[Document]:
-    """Return queries: totals at every level, and at the last level the first attribute, the first two, and so on.
+    """Return queries for totals at every level and, at the last level, for growing sets of attributes.
 
     Each table is one of sums of the next, so that the last determines all, and every method takes them.
 
@@ -224,7 +224,7 @@ def queries_of_tables(
     epsilon: Fraction,
     matters: str | None = None,
 ) -> list[Document]:
-    """Return queries that measure exactly these tables, each of a level (by default the first) and attributes.
+    """Return queries that measure exactly the given tables.
 
     Examples
     --------
@@ -255,14 +255,14 @@ def queries_of_tables(
 
 
 def _stops_above(queries: Sequence[Document], levels: Sequence[str], attributes: Sequence[str]) -> bool:
-    """Return True if one table holds all others and is not the full cross: a family of one."""
+    """Return True if one table contains all others and is not the full cross."""
     tables = [(levels.index(level), {*q.get("attributes", ())}) for q in queries for level in q["epsilon"]]
     largest = max(depth for depth, _ in tables), set().union(*(by for _, by in tables))
     return largest in tables and largest != (len(levels) - 1, {*attributes})
 
 
 def _shares(names: Sequence[str], epsilon: Fraction, matters: str | None) -> dict[str, Fraction]:
-    """Divide the loss evenly, or half of it to the table that matters most."""
+    """Divide the loss evenly, or give half of it to the table that matters most."""
     if matters is not None and matters not in names:
         raise SpecError(f"'{matters}' is not a table of the draft", needed=f"one of: {', '.join(names)}")
     even = matters is None or len(names) == 1
@@ -288,7 +288,7 @@ def _level(level: Any) -> Document:
 
 
 def untaken(name: str, taken: Sequence[str]) -> str:
-    """Return a name that is not taken, this one if it can be."""
+    """Return a name that is not yet taken, this one if possible."""
     return name if name not in taken else untaken(f"{name} of all", taken)
 
 

@@ -1,4 +1,4 @@
-"""Families of tables: several margins in one release, without cells of their full cross.
+"""Families of tables: several margins in one release, without the full cross of their attributes.
 
 A margin is a set of variables: its level with all levels above it, and its attributes or recodes with all coarser recodes
 that are used. The *tables* of a family are its largest margins; what two of them share is a margin of both, their
@@ -34,7 +34,7 @@ MOST_JOINT = 100_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FamilyCells(Cells):
-    """The cells of a family: those of its tables, table after table.
+    """The cells of a family of tables, table after table.
 
     Sums of a margin are taken within the first table that holds it; agreeing tables give the same.
 
@@ -67,7 +67,7 @@ class FamilyCells(Cells):
 
     @property
     def whole(self) -> Cells:
-        """Return the full cross, of which no array is ever made."""
+        """Return the full cross, which is too large for arrays."""
         return Cells(self.tree, self.attributes)
 
     def on(self, tree: Tree) -> FamilyCells:
@@ -75,7 +75,7 @@ class FamilyCells(Cells):
         return replace(self, tree=tree)
 
     def within(self, tree: Tree) -> FamilyCells:
-        """Return the tables on some of the levels: without those that end above, the others down to the last of these."""
+        """Return the tables on some of the levels; tables that end above are left out."""
         names = self.tree.levels
         first, last = (names.index(tree.levels[i]) for i in (0, -1))
         depths = [(table, names.index(table.level)) for table in self.tables]
@@ -84,25 +84,25 @@ class FamilyCells(Cells):
 
     @cached_property
     def closed(self) -> FamilyCells:
-        """Return an acyclic family that holds these tables or tables that sum to them; a ring is closed by its joint table."""
+        """Return an acyclic family that contains these tables, with a joint table if they form a ring."""
         if self.joint is None:
             return self
         return _largest_of(self, (*self.used, self.joint))
 
     def of_closed(self, values: NDArray) -> NDArray:
-        """Sum cells `(..., n)` of the closed family into these tables."""
+        """Sum cells `(..., n)` of the acyclic family into these tables."""
         if self.joint is None:
             return values
         return np.concatenate([self.closed.sum(values, table) for table in self.tables], axis=-1)
 
     @cached_property
     def parts(self) -> tuple[Cells, ...]:
-        """Return every table as cells of its own: places down to its level, and its attributes."""
+        """Return every table as cells of its own."""
         return tuple(table_alone(self, table) for table in self.tables)
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
-        """Return where the cells of every table begin, and where the last ends."""
+        """Return the position of each table's first cell, and the number of cells."""
         return tuple(int(i) for i in np.cumsum([0, *(part.n for part in self.parts)]))
 
     @property
@@ -112,7 +112,7 @@ class FamilyCells(Cells):
 
     @property
     def finest(self) -> Margin:
-        """Refuse: no table holds all the others."""
+        """Raise an error, because no table contains all others."""
         raise SpecError(
             "these tables have no finest table in common",
             needed=f"one of the tables: {', '.join(map(str, self.tables))}",
@@ -125,15 +125,15 @@ class FamilyCells(Cells):
 
     @property
     def finest_tables(self) -> tuple[Margin, ...]:
-        """Return the tables, whose groups are the cells, one after another."""
+        """Return the tables, whose groups are the cells, table by table."""
         return self.tables
 
     def holds(self, margin: Margin) -> bool:
-        """Return True if a margin is a sum of one of the tables."""
+        """Return True if a margin is a sum over one of the tables."""
         return bool(self.holders(margin))
 
     def holding(self, margin: Margin) -> Cells:
-        """Return the cells of the first table that holds a margin."""
+        """Return the cells of the first table that contains a margin."""
         return self.parts[self.holders(margin)[0]]
 
     def split(self, values: NDArray) -> list[NDArray]:
@@ -141,12 +141,12 @@ class FamilyCells(Cells):
         return np.split(values, self.starts[1:-1], axis=-1)
 
     def holders(self, margin: Margin | str) -> list[int]:
-        """Return the positions of the tables that a margin is a sum of."""
+        """Return the positions of the tables that contain a margin."""
         margin = self._named(margin)
         return [i for i, table in enumerate(self.tables) if self.contains(margin, table)]
 
     def sum(self, values: NDArray, margin: Margin | str) -> NDArray:
-        """Sum cells `(..., n)` into the groups of a margin that a table holds.
+        """Sum cells `(..., n)` into the groups of a margin that a table contains.
 
         Raises
         ------
@@ -173,21 +173,21 @@ class FamilyCells(Cells):
         return self.parts[table].sum(own, margin)
 
     def groups(self, fine: Margin | str, coarse: Margin | str) -> NDArray[np.int64]:
-        """Return for every group of `fine` the group of `coarse` that holds it, within one table."""
+        """Return for every group of `fine` the group of `coarse` that contains it, within one table."""
         holder = self.holders(fine)
         return self.parts[holder[0]].groups(fine, coarse) if holder else super().groups(fine, coarse)
 
     def label(self, cell: int) -> str:
-        """Name one cell."""
+        """Return the label of a cell."""
         table = int(np.searchsorted(self.starts, cell, side="right")) - 1
         return self.parts[table].label(cell - self.starts[table])
 
     def zero_cells(self, zeros: Iterable[Mapping[str, str]]) -> NDArray[np.bool_]:
-        """Return a mask `(n,)` of structural zeros: in each table those whose attributes it has."""
+        """Return a mask `(n,)` of structural zeros in all tables that have their attributes."""
         return np.concatenate([_zeros_of(part, zeros) for part in self.parts])
 
     def tally(self, index: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Tally cells of the full cross, given by their positions, in every table `(n,)`."""
+        """Count cells of the full cross, given by positions, in every table `(n,)`."""
         places, *values = np.unravel_index(index, self.shape)
         return np.concatenate(
             [
@@ -197,7 +197,7 @@ class FamilyCells(Cells):
         )
 
     def tables_holding(self, values: NDArray, margin: Margin) -> list[tuple[Margin, NDArray]]:
-        """Return every table that holds a margin, with its sums."""
+        """Return every table that contains a margin, with its sums."""
         return [(self.tables[i], self.sum_in(i, values, margin)) for i in self.holders(margin)]
 
     def _tallied(
@@ -218,7 +218,7 @@ class FamilyCells(Cells):
         return tuple(variables(self, table, self.used) for table in self.tables)
 
     def junction(self, root: int = 0) -> JunctionTree:
-        """Return a junction tree of the tables; a ring has one once it is closed."""
+        """Return a junction tree of the tables, with the joint table if they form a ring."""
         assert self.joint is None, "a ring has no junction tree"
         return junction_tree(self.sets, root)
 
@@ -230,7 +230,7 @@ class FamilyCells(Cells):
 
     @cached_property
     def shared(self) -> tuple[tuple[int, int], ...]:
-        """Return pairs of tables that agree where all do: those of a junction tree; all of a ring."""
+        """Return the pairs of tables whose agreement implies that all agree."""
         if self.joint is not None:
             return tuple(combinations(range(len(self.tables)), 2))
         tree = self.junction()
@@ -238,11 +238,11 @@ class FamilyCells(Cells):
 
     @cached_property
     def separators(self) -> tuple[Margin, ...]:
-        """Return the margins that tables of a junction tree share, each once; those of all pairs of a ring."""
+        """Return the margins that adjacent tables of a junction tree share; for a ring, those of all pairs."""
         return tuple(dict.fromkeys(self.separator(*pair) for pair in self.shared))
 
     def disagreements(self, counts: NDArray, slack: float = 0) -> Iterator[tuple[Margin, str]]:
-        """Yield margins that tables share, with up to three groups each that differ by more than a slack."""
+        """Yield shared margins on which tables differ by more than a slack, with up to three groups each."""
         for i, other in self.shared:
             shared = self.separator(i, other)
             gap = self.sum_in(i, counts, shared) - self.sum_in(other, counts, shared)
@@ -267,7 +267,7 @@ def family_of(cells: Cells, margins: Sequence[Margin]) -> FamilyCells:
 
 
 def _largest_of(family: FamilyCells, margins: Sequence[Margin]) -> FamilyCells:
-    """Return the largest of some margins as a family; if one of them is the joint table of a ring, it is closed."""
+    """Return the largest of some margins as a family, with the joint table of a ring if there is one."""
     tables = [margins[i] for i in maximal([variables(family, margin, margins) for margin in margins])]
     level = family.tree.level
     ordered = tuple(sorted(tables, key=lambda m: (level(m.level), len(m.attributes), m.attributes)))
@@ -276,7 +276,7 @@ def _largest_of(family: FamilyCells, margins: Sequence[Margin]) -> FamilyCells:
 
 
 def tables_beside(cells: Cells, level: int) -> list[tuple[Cells, slice]]:
-    """Return the tables that reach a level (by position), with their columns where a place's cells stand in one row."""
+    """Return the tables that reach a level, with their columns in an array of a place's cells."""
     found, start = [], 0
     for part in cells.parts if isinstance(cells, FamilyCells) else (cells,):
         if len(part.tree.levels) > level:
@@ -286,7 +286,7 @@ def tables_beside(cells: Cells, level: int) -> list[tuple[Cells, slice]]:
 
 
 def table_alone(family: Cells, table: Margin) -> Cells:
-    """Return a table as cells of its own."""
+    """Return one table as cells of its own."""
     tree = family.tree
     own = tree.branch(0, 0, tree.sizes[0], tree.level(table.level))
     views = {view.name: (a, view) for a in family.attributes for view in a.views}
@@ -294,7 +294,7 @@ def table_alone(family: Cells, table: Margin) -> Cells:
 
 
 def _as_attribute(attribute: Attribute, own: Recode) -> Attribute:
-    """Return a view of an attribute as an attribute, with the coarser views as its recodes."""
+    """Return a view of an attribute as an attribute, with coarser views as recodes."""
     first = np.unique(own.groups, return_index=True)[1]
     recodes = tuple(
         Recode(view.name, view.values, tuple(int(view.groups[i]) for i in first))
@@ -310,5 +310,5 @@ def _zeros_of(part: Cells, zeros: Iterable[Mapping[str, str]]) -> NDArray[np.boo
 
 
 def marginal_in(part: Cells, margin: Margin) -> Marginal:
-    """Return a margin of a table as a marginal of its attributes; without attributes, of one attribute of one value."""
+    """Return a margin of a table as a marginal of its attributes."""
     return part.marginal(margin.attributes) or (np.zeros(1, np.int64),)

@@ -1,4 +1,4 @@
-"""Margins as sets of variables, and the reasons why some are not an acyclic family."""
+"""Margins as sets of variables, and reasons why they do not form an acyclic family."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL_CROSS = 10**6
 
 
 def variables(cells: Cells, margin: Margin, used: Iterable[Margin]) -> frozenset[Variable]:
-    """Return a margin's variables: levels below the root down to its own, and every used view that it can be summed to."""
+    """Return the variables of a margin: its levels below the root, and all views that it determines."""
     depth = cells.tree.level(margin.level)
     places = {("", level) for level in cells.tree.levels[1 : depth + 1]}
     named = {name for each in used for name in each.attributes}
@@ -41,7 +41,7 @@ def sums_to(fine: Recode, coarse: Recode) -> bool:
 
 
 def spanned_margin(cells: Cells, own: frozenset[Variable]) -> Margin | None:
-    """Return the margin of some variables; None if they include two views of an attribute and neither refines the other."""
+    """Return the margin of some variables; None if they include two views that cross."""
     levels = [level for level in cells.tree.levels if ("", level) in own]
     names = []
     for attribute in cells.attributes:
@@ -92,7 +92,7 @@ def cyclic(cells: Cells, margins: Sequence[Margin]) -> SpecError | None:
 
 
 def closing_table(cells: Cells, margins: Sequence[Margin]) -> Margin | None:
-    """Return the smallest joint table that breaks a ring of margins; None if there is no ring, or recodes cross.
+    """Return the smallest joint table that removes a ring of margins; None if there is no ring, or recodes cross.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def _size(cells: Cells, own: frozenset[Variable]) -> int:
 
 
 def _crossed(cells: Cells, sets: Sequence[frozenset[Variable]]) -> tuple[str, str, str] | None:
-    """Return an attribute with two used views that cross and that no table holds together."""
+    """Return an attribute with two views that cross and are in no common table."""
     every = frozenset().union(*sets)
     for attribute in cells.attributes:
         views = [view for view in attribute.views if (attribute.name, view.name) in every]

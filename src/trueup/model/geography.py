@@ -71,7 +71,7 @@ def read_tree(spec: Spec, source: Any) -> Tree:
 
 
 def _from_parents(spec: Spec, pointers: Parents, rows: Columns) -> Tree:
-    """Read parent pointers; every place has its own row, and thus its own limits; without limits equal rows are one."""
+    """Read the hierarchy of places from parent pointers."""
     ids, parents = (without_blanks(as_text(rows[name])) for name in (pointers.id, pointers.parent))
     if not any(spec.limit_columns):
         pairs = list(dict.fromkeys(zip(ids.tolist(), parents.tolist())))
@@ -89,19 +89,19 @@ def _from_parents(spec: Spec, pointers: Parents, rows: Columns) -> Tree:
 
 
 def _numbers(spec: Spec, values: NDArray, name: str) -> NDArray:
-    """Read a public column: whole limits, or any numbers where a prior alone reads it."""
+    """Read a public column of numbers: whole limits, or any numbers for a prior."""
     return (public_numbers if name in spec.fractional_columns else whole_limits)(values, name)
 
 
 def is_whole(spec: Spec, level: Level) -> bool:
-    """Return True if a level's column is a code whose prefix is a higher level."""
+    """Return True if a level's code begins with the code of a higher level."""
     return level.column is not None and any(
         other.prefix is not None and other.column == level.column for other in spec.levels
     )
 
 
 def key_columns(level: Level, rows: Columns) -> Columns:
-    """Return the key column that a level adds: its column, or the prefix of one.
+    """Return the key column that a level adds: its column, or a prefix of it.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def _prefix(codes: NDArray, level: Level) -> NDArray:
 
 
 def _distinct_places(rows: Columns, limits: Columns) -> NDArray[np.int64]:
-    """Return one row per place of a long table, in which places repeat for every attribute value."""
+    """Return one row for each place of a long table."""
     held = [*rows.values(), *limits.values()]
     codes = [np.unique(column, return_inverse=True)[1] for column in held]
     return np.unique(np.rec.fromarrays(codes), return_index=True)[1]

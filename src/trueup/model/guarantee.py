@@ -1,4 +1,4 @@
-"""Privacy guarantees: what is protected and at what loss, in words and in exact numbers.
+"""Privacy guarantees: what is protected, at what loss, in words and exact numbers.
 
 One currency: the loss of one step of a neighbour relation, which adds up over queries and releases whatever their
 invariants are. Databases that share the invariants are k steps apart for some k, and lose at most k times as much
@@ -43,7 +43,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Change:
-    """The smallest change of the cell that is hardest to change, among databases with the same invariants.
+    """The smallest change of the cell that is hardest to change, between databases with the same invariants.
 
     Attributes
     ----------
@@ -70,11 +70,11 @@ class Change:
     attained: bool
 
     def attains(self, amount: Fraction) -> bool:
-        """Return True if the change is one step and loses exactly that much."""
+        """Return True if the change is one step and has exactly that loss."""
         return self.attained and self.steps == 1 and self.amount == amount
 
     def sentence(self, unit: str, rules: str, currency: Currency) -> str:
-        """Return in words what the change is, how many steps it takes and what it costs."""
+        """Return a sentence on the change: how many steps it takes, and its loss."""
         most = "" if self.smallest else "at most "
         bound = "" if self.smallest else " (a proved bound, not known to be the least)"
         delta = f" with delta = {outward(self.delta, 3)}" if self.delta else ""
@@ -132,7 +132,7 @@ class Guarantee:
         return f"{self.currency} = {self.amount} for one {self.unit}"
 
     def price(self, relation: Relation) -> Loss:
-        """Return the loss of one step of a neighbour relation, which may differ from the spec's."""
+        """Return the loss of one step of a neighbour relation, which need not be the spec's."""
         if self.kind == "none":
             raise PrivacyError(
                 "these values were perturbed by others, so that no privacy loss of them is known",
@@ -148,7 +148,7 @@ class Guarantee:
         return compose(costs)
 
     def agrees(self, other: Guarantee) -> bool:
-        """Return True if two guarantees state the same losses; a guarantee without losses per step is compared on fewer."""
+        """Return True if two guarantees state the same losses."""
         mine, others = self._losses(), other._losses()
         if not all(charge.prices for charge in (*self.charges, *other.charges)):
             mine, others = mine[:-1], others[:-1]

@@ -57,7 +57,7 @@ class Measured:
 
     @classmethod
     def enumerated(cls, cells: Cells, margin: Margin) -> Measured:
-        """Return the header of a margin that is published as enumerated, for the groups that its condition meets.
+        """Return the header of a margin that is published exactly, for the groups that meet its condition.
 
         Examples
         --------
@@ -69,7 +69,7 @@ class Measured:
         return cls("invariant", margin, Exact()).at(cells)
 
     def at(self, cells: Cells) -> Measured:
-        """Return the header for some places; a margin of some units alone keeps the groups that can hold any of them."""
+        """Return the header restricted to some places."""
         if not self.margin.where:
             return self
         held = cells.held(self.margin)
@@ -81,7 +81,7 @@ class Measured:
         return self.law.exact
 
     def sums(self, cells: Cells, counts: NDArray) -> NDArray:
-        """Return the sums of cell counts `(n,)` that it measures, in the order of its groups."""
+        """Return the sums of cell counts `(n,)` that the header measures."""
         table = cells.sum(counts, self.margin)
         return table if self.groups is None else table[self.groups]
 
@@ -117,7 +117,7 @@ def simulate_many(
 def draw_noise(
     headers: Sequence[Measured], true: Sequence[NDArray[np.int64]], count: int, words: Words
 ) -> list[NDArray[np.int64]]:
-    """Draw the noise of every header's true counts `count` times, `(count, size)` each; none of exact values.
+    """Draw the noise of every header's true counts `count` times, `(count, size)` each.
 
     Levels of a query whose noise adds up are drawn together. Noise within a set alone depends on the counts.
     """

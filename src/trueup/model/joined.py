@@ -1,4 +1,4 @@
-"""Two linked tables held in one table of records: which records belong to which table, and the links.
+"""Two linked tables in one table of records: which records belong to which table, and their links.
 
 Let `H` be the counts of households and `P` those of persons at a place, for each combination `t` of attributes that
 both tables have. Every household of size s holds s persons, so
@@ -38,7 +38,7 @@ ROOT = Tree.from_columns(["all"], [{}])
 
 @dataclass(frozen=True)
 class RecordTable:
-    """The records of one of two linked tables.
+    """The records that belong to one of two linked tables.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class RecordTable:
         return prod(a.size for a in self.own)
 
     def cells(self, tree: Tree) -> Cells:
-        """Return its own cells."""
+        """Return the cells of this table alone."""
         return Cells(tree, (*self.own, *self.shared))
 
     def of(self, counts: NDArray, records: int) -> NDArray:
@@ -96,7 +96,7 @@ class PersonsLink:
 
 @dataclass(frozen=True, eq=False)
 class PersonsHeld:
-    """The number of certain persons that households of each kind hold.
+    """The number of persons of a given kind in households of each kind.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class PersonsHeld:
     weights: NDArray[np.int64]
 
     def held(self, households: NDArray) -> NDArray:
-        """Return the persons `(..., groups)` in tables of households `(..., kinds * combinations of shared values)`."""
+        """Return the numbers of persons `(..., groups)` in tables of households."""
         table = households.reshape(*households.shape[:-1], self.weights.shape[1], -1)
         found = np.einsum("gk,...ks->...gs", self.weights, table)
         return found.reshape(*households.shape[:-1], -1)
@@ -187,7 +187,7 @@ class LinkedTables:
 
     @cached_property
     def rules(self) -> tuple[Linear, ...]:
-        """Return the rules that link the tables, for every combination of the attributes of both."""
+        """Return the rules that link the tables."""
         combined = product(*([(a.name, v) for v in a.values] for a in self.persons.shared))
         return tuple(
             self._rule(link, "".join(f", {name}={value}" for name, value in held))
@@ -207,12 +207,12 @@ class LinkedTables:
         return parse_linear(f"{left} {'==' if link.exact else '<='} '{right}{where}'")
 
     def _label(self, view: str, value: str) -> str:
-        """Return the label of a value of the households' only attribute when `record` itself holds it."""
+        """Return the label of a household kind if it is a single value."""
         return value if view != RECORD else f"{self.households.counts}: {self.households.own[0].name}={value}"
 
     @cached_property
     def determined(self) -> PersonsHeld | None:
-        """Return the exact numbers of persons in households of each kind, for the groups of persons that the links name.
+        """Return the exact numbers of persons in households of each kind, by groups of persons.
 
         The sets of persons that exact links count lie within each other or apart (which is checked when the spec is read):
         each set without those within it is a group of its own, and what a household holds of it is a difference.
@@ -226,7 +226,7 @@ class LinkedTables:
 
     @cached_property
     def demands(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the set of each kind of persons, and the least `(sets, kinds of households)` that households hold of each.
+        """Return the sets of persons, and the least number `(sets, kinds of households)` in each household kind.
 
         Sets are as the links tell persons apart, those with a top code too.
         """
@@ -235,7 +235,7 @@ class LinkedTables:
         return np.max(np.arange(len(order))[:, None] * inside, axis=0), weights
 
     def _apart(self, sets: list[PersonsLink]) -> tuple[list[int], NDArray[np.int64]]:
-        """Return sets ordered from the largest, and per kind of household its persons in each set but not in smaller ones."""
+        """Return sets from the largest, and each household kind's persons in each set but in no smaller one."""
         inside = [self.inside(link) for link in sets]
         order = sorted(range(len(sets)), key=lambda i: -inside[i].sum())
         weights = np.stack([sets[i].persons for i in order])
@@ -248,7 +248,7 @@ class LinkedTables:
 
     @cached_property
     def least(self) -> tuple[PersonsHeld, ...]:
-        """Return the least that households hold of persons whose number has a top code."""
+        """Return the smallest numbers of persons with a top code in each household kind."""
         names, found = tuple(a.name for a in self.persons.shared), []
         for link in (link for link in self.links if not link.exact):
             if link.counted is None:
@@ -265,14 +265,14 @@ class LinkedTables:
 
     @cached_property
     def zeros(self) -> tuple[dict[str, str], ...]:
-        """Return impossible households: those that hold more persons of some set than of all."""
+        """Return impossible households: those with more persons of some set than in all."""
         names = [a.name for a in self.households.own]
         kinds = list(product(*(a.values for a in self.households.own)))
         never = (self.determined.weights < 0).any(axis=0) if self.determined else np.zeros(len(kinds), bool)
         return tuple(dict(zip(names, kinds[k])) for k in np.flatnonzero(never))
 
     def record_of(self, kind: dict[str, str]) -> dict[str, str]:
-        """Return a kind of household as a condition on records."""
+        """Return a household kind as a condition on records."""
         named = ", ".join(f"{name}={value}" for name, value in kind.items())
         return {RECORD: f"{self.households.counts}: {named}"}
 
@@ -282,7 +282,7 @@ def _by_size(inside: list[NDArray[np.bool_]]) -> list[NDArray[np.bool_]]:
 
 
 def _directly(inside: list[NDArray[np.bool_]], order: list[int], outer: int, inner: int) -> bool:
-    """Return True if a set lies directly within another; sets are ordered from the largest."""
+    """Return True if no other set lies between two nested sets; sets are ordered from the largest."""
     held = [inside[i] for i in order]
     between = any(
         (held[inner] <= held[r]).all() and (held[r] <= held[outer]).all() for r in range(outer + 1, inner)
@@ -291,7 +291,7 @@ def _directly(inside: list[NDArray[np.bool_]], order: list[int], outer: int, inn
 
 
 def persons_of(value: str) -> int:
-    """Return the least number of persons that a value of a counting attribute stands for.
+    """Return the smallest number of persons that a value of a counting attribute allows.
 
     Examples
     --------
@@ -302,7 +302,7 @@ def persons_of(value: str) -> int:
 
 
 def _counted(part: AttributePart, counting: list[AttributePart]) -> Attribute:
-    """Return a person attribute with recodes: one per number that counts its values, and a joint one without top codes."""
+    """Return a person attribute with recodes for the numbers of persons that count its values."""
     attribute, recodes = plain_attribute(part), []
     for count in counting:
         for name, values in (count.persons or {}).items():
@@ -324,7 +324,7 @@ def _counted(part: AttributePart, counting: list[AttributePart]) -> Attribute:
 
 
 def _halved(part: AttributePart, views: dict[str, tuple[str, ...]]) -> Attribute:
-    """Return an attribute of households with a recode for every `at least k` that is measured."""
+    """Return a household attribute with a recode for every measured `at least k`."""
     attribute, named = plain_attribute(part), {name for names in views.values() for name in names}
     halves = [
         Recode(

@@ -1,4 +1,4 @@
-"""Sums that compared databases share, the counts that follow from them, and the loss of each change between databases."""
+"""Sums that all compared databases share, the counts that they determine, and the loss of changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FLAT = 2000
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """The sums over attribute combinations that compared databases share, level by level.
+    """The sums over attribute combinations, by level, that all compared databases share.
 
     An invariant whose conditions name places is of no such form. Then the finest cells themselves stand for the
     combinations, in one place: `flat`.
@@ -59,7 +59,7 @@ class Kept:
 
     @classmethod
     def of(cls, constraints: Constraints, *, total: bool) -> Kept:
-        """Collect the sums that constraints keep; `total` if compared databases also share their number of units."""
+        """Collect the sums that constraints fix, and the total if `total`."""
         cells = constraints.cells
         if any(
             name in cells.tree.levels for m in constraints.invariants for each in m.where for name, _ in each
@@ -92,13 +92,13 @@ class Kept:
         return 0 if self.flat else self.tree.level(margin.level)
 
     def below(self, level: int) -> Matrix:
-        """Stack the sums of a level and of those below it, `(m, free)`."""
+        """Stack the sums of a level and all levels below it, `(m, free)`."""
         rows = [rows for at, rows in self.sums if at >= level]
         return np.vstack(rows) if rows else np.zeros((0, int(self.free.sum())), np.int64)
 
     @cached_property
     def classes(self) -> NDArray[np.int64]:
-        """Return a label of each free combination; equal labels are in the same sums at every level."""
+        """Return a label of each free combination; equal labels are in the same sums on every level."""
         return np.unique(self.below(0), axis=1, return_inverse=True)[1].ravel()
 
     @cached_property
@@ -110,19 +110,19 @@ class Kept:
         return deepest
 
     def groups(self, margin: Margin) -> NDArray[np.int64]:
-        """Return for every free combination its group in a margin: among combinations, or among all groups if flat."""
+        """Return for every free combination its group in a margin."""
         every = self.cells.groups(self.cells.finest, margin) if self.flat else _groups(self.cells, margin)
         return every[self.free]
 
     def fixed(self, margin: Margin) -> Fixed:
-        """Return which counts of a margin compared databases share."""
+        """Return which counts of a margin all compared databases share."""
         tops, group = self.tree.alone[self.level(margin)], self.groups(margin)
         size = self.cells.size(margin) if self.flat else prod(r.size for r in self.cells.kept(margin))
         by_top = {int(top): self._remembered(int(top), group, size) for top in np.unique(tops)}
         return Fixed(self.cells, margin, tops, by_top, np.unique(group))
 
     def _remembered(self, top: int, group: NDArray[np.int64], size: int) -> NDArray[np.bool_]:
-        """Return `_fixed`, remembered: the same groups are asked for at several levels without sums between."""
+        """Return `_fixed` from a cache."""
         below = tuple(i for i, (at, _) in enumerate(self.sums) if at >= top)
         key = (below, size, group.tobytes())
         if key not in self._answers:
@@ -134,7 +134,7 @@ class Kept:
         return {}
 
     def _fixed(self, top: int, group: NDArray[np.int64], size: int) -> NDArray[np.bool_]:
-        """Return a mask of groups of combinations that follow from the sums of level `top` and below.
+        """Return a mask of groups of combinations that the sums of level `top` and below determine.
 
         A group that shares a column with another is not fixed: one unit may leave the one for the other. Others are unions
         of classes of equal columns, and one column of each class is enough.
@@ -161,7 +161,7 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """The counts of one margin that compared databases share.
+    """The counts of one margin that all compared databases share.
 
     Attributes
     ----------
@@ -186,11 +186,11 @@ class Fixed:
 
     @property
     def count(self) -> int:
-        """Return how many counts are fixed beside structural zeros."""
+        """Return how many counts are fixed, apart from structural zeros."""
         return len(self.tops) * len(self.possible) - self.free
 
     def labels(self) -> Iterator[str]:
-        """Name the fixed counts beside structural zeros, in order."""
+        """Return the labels of fixed counts, apart from structural zeros."""
         held = {top: self.possible[mask[self.possible]].tolist() for top, mask in self.by_top.items()}
         places = np.flatnonzero(np.isin(self.tops, [top for top, groups in held.items() if groups]))
         for place in places.tolist():
@@ -213,13 +213,13 @@ def _groups(cells: Cells, margin: Margin) -> NDArray[np.int64]:
 
 
 def _times(cells: Cells, margin: Margin) -> NDArray[np.int64]:
-    """Return how often a margin counts each attribute combination; its conditions name no place."""
+    """Return how often a margin counts each attribute combination."""
     one = Cells(Tree.from_columns(["all"], [{}]), cells.attributes)
     return one.times(replace(margin, level="all"))
 
 
 class Found(NamedTuple):
-    """The smallest changes of some cells with one L1 norm: how many units move, and the largest loss.
+    """The smallest changes of some cells with one L1 norm: number of units moved, and largest loss.
 
     `attained` says whether one of them has that loss, else it is a bound; `smallest` whether the norm is the least,
     else that is one.
@@ -233,7 +233,7 @@ class Found(NamedTuple):
 
 
 class PricedQuery(NamedTuple):
-    """One measured margin: its level, the group of each free combination, how many counts are free, its law."""
+    """One measured margin: level, group of each free combination, number of free counts, and law."""
 
     level: int
     group: NDArray[np.int64]
@@ -247,7 +247,7 @@ class PricedQuery(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PricedChanges:
-    """The changes between databases that share `kept`, counted in steps of `relation`."""
+    """The changes between databases with the same `kept`, in steps of `relation`."""
 
     kept: Kept
     relation: Relation
@@ -255,7 +255,7 @@ class PricedChanges:
 
     @cached_property
     def queries(self) -> tuple[PricedQuery, ...]:
-        """Return the measured queries in the form that the search uses."""
+        """Return the measured queries in the form of the search."""
         kept = self.kept
         free = {margin: kept.fixed(margin).free for margin, _ in self.measured}
         return tuple(PricedQuery(kept.level(m), kept.groups(m), free[m], law) for m, law in self.measured)
@@ -266,7 +266,7 @@ class PricedChanges:
         return {q.cost(1, 1).currency for q in self.queries}
 
     def size(self, loss: Loss) -> Fraction:
-        """Return a loss as one number: in rho if any law is priced so."""
+        """Return a loss as one number, in rho if any law is priced in rho."""
         return loss.zcdp if "rho" in self.currencies else loss.epsilon
 
     def steps(self, norm: int) -> int:
@@ -274,7 +274,7 @@ class PricedChanges:
         return norm if self.relation == "add-remove" else norm // 2
 
     def bound(self, norm: int) -> Loss:
-        """Bound the loss of a change of that norm by the losses of its steps: norms add."""
+        """Bound the loss of a change with that norm by the losses of its steps."""
         k, reach = self.steps(norm), 1 if self.relation == "add-remove" else 2
         touched = ((q, min(reach, q.free)) for q in self.queries)
         return compose(q.cost(k * moved, k * k * moved) for q, moved in touched)

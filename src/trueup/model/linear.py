@@ -1,4 +1,4 @@
-"""Linear equalities and inequalities, written as text and kept as exact fractions."""
+"""Linear equalities and inequalities, read from text and stored as exact fractions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Linear:
     bound: Fraction
 
     def holds(self, values: Mapping[str, float], slack: float = 0) -> bool:
-        """Return True if the row holds for values of its names known to within `slack`; exactly for whole ones."""
+        """Return True if the row holds for values that are known to within `slack`."""
         gap = sum((c * values[name] for name, c in self.coefficients.items()), -self.bound)
         reach = slack * sum(map(abs, self.coefficients.values()))
         return {"==": abs(gap) <= reach, "<=": gap <= reach, ">=": gap >= -reach}[self.sense]
@@ -74,7 +74,7 @@ def parse_linear(text: str) -> Linear:
 
 
 def parse_sum(text: str) -> dict[str, Fraction]:
-    """Read a linear expression of names without a constant, such as `pop - vap`; words alone are one name.
+    """Read a sum of names without a constant, such as `pop - vap`.
 
     Examples
     --------
@@ -100,7 +100,7 @@ _WORDS = re.compile(r"[^\W\d]\w*( +\w+)*")
 
 
 class _Reader:
-    """A reader of parsed expressions that quotes their text in errors."""
+    """A reader of expressions that quotes their text in errors."""
 
     def __init__(self, text: str, kind: str = "constraint", form: str = _FORM) -> None:
         self.text, self.kind, self.form = text, kind, form
@@ -121,7 +121,7 @@ class _Reader:
             raise self.error("is nested too deeply", 1) from None
 
     def row(self, left: ast.expr, right: ast.expr | None = None) -> tuple[Terms, Fraction]:
-        """Return the coefficients of the names, and the constant, of one side less the other."""
+        """Return the coefficients of the names, and the constant, of one side minus the other."""
         try:
             terms = _add(self.terms(left), self.terms(right) if right else {}, -1)
         except RecursionError:

@@ -1,4 +1,4 @@
-"""The rules of constraints as labelled rows of a polyhedron, and contradictions among them."""
+"""Constraints as labelled rows of a polyhedron, and contradictions among them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RowBlock(NamedTuple):
 
 
 def margin_rows(cells: Cells, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
-    """Return the matrix (groups, n) of a margin, of 0 and 1 without weights, or of some of its groups.
+    """Return the 0/1 matrix (groups, n) of a margin, or of some of its groups.
 
     In a family of tables the cells are those of the first table that holds the margin.
     """
@@ -51,7 +51,7 @@ def margin_rows(cells: Cells, margin: Margin, groups: NDArray | None = None) -> 
 
 
 def rule_blocks(constraints: Constraints) -> Iterator[RowBlock]:
-    """Yield structural zeros, bounds and linear rules: all that holds whatever the counts are."""
+    """Yield structural zeros, bounds and linear rules as blocks of rows."""
     cells, held = constraints.cells, np.flatnonzero(constraints.zero_cells)
     if held.size:
         one = scipy.sparse.csr_array(scipy.sparse.eye_array(cells.n))[held]
@@ -109,7 +109,7 @@ def _stack(rows: Sequence[scipy.sparse.csr_array], n: int) -> scipy.sparse.csr_a
 def contradiction(
     rows: Polyhedron, labels: Sequence[str], *, integer: bool = False
 ) -> InfeasibleError | None:
-    """Name rows that cannot hold together, no more than needed; return None if all can."""
+    """Return a sentence that names contradictory rows; None if there is no contradiction."""
     rows, narrow = rows.merged(), integer and rows.rows <= WHOLE_ROWS
     found = rows.conflict(integer=narrow)
     if not found:
@@ -139,7 +139,7 @@ def refuse_contradiction(constraints: Constraints) -> None:
     >>> bounds = Bound(Margin("all"), lower=5), Bound(Margin("area"), upper=2)
     >>> refuse_contradiction(Constraints(cells, (), bounds=bounds))
     Traceback (most recent call last):
-    trueup.errors.InfeasibleError: these cannot hold together: the bound on 'all'; ... one of them.
+    trueup.errors.InfeasibleError: these constraints cannot all hold: the bound on 'all'; ... one of them.
     """
     if constraints.cells.n > SEARCHED_CELLS:
         return

@@ -1,4 +1,4 @@
-"""The measurements of a spec, their laws and their cost, without anything confidential.
+"""The measurements of a spec with their laws and costs, from public information alone.
 
 One file: the guarantee is composed of exactly the measurements that are laid out here.
 """
@@ -37,7 +37,7 @@ from trueup.privacy.contribution import (
 def plan_measurements(
     spec: Spec, cells: Cells, constraints: Constraints | None = None
 ) -> tuple[tuple[Measured, ...], Guarantee]:
-    """Lay out every measurement of a spec, and the guarantee they give together.
+    """Determine every measurement of a spec, and the guarantee that they give together.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def _groups(cells: Cells, margin: Margin) -> int:
 
 
 def contribution(spec: Spec, query: Query) -> Reach:
-    """Bound what one unit of privacy contributes to a query: as limited or stated, or derived for partitions."""
+    """Bound one unit's contribution to a query: as limited, as stated, or derived."""
     if spec.table.join is not None and query.where[COUNTED_UNIT] == spec.table.join.counts:
         return Records(1)  # a household is one record of its own table
     if spec.privacy.contribution is not None:
@@ -164,7 +164,7 @@ _ENFORCED = (
 
 
 def _priced(header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> dict[Relation, NoisePart]:
-    """Return how far one step of each relation moves the counts; counts shared by compared databases do not move."""
+    """Return by how much one step of each relation changes the counts; shared counts do not change."""
     found: dict[Relation, NoisePart] = {}
     for at in RELATIONS:
         kept = shared[at == "replace" and reach.exact]
@@ -174,12 +174,12 @@ def _priced(header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> dict
 
 
 def _priced_alone(part: LeftOutPart, law: Law) -> dict[Relation, NoisePart]:
-    """Return how far one step of each relation moves the number of records left out."""
+    """Return by how much one step of each relation changes the number of records left out."""
     return {at: NoisePart.reached(law, records_left_out(part.most), at, cells=1) for at in RELATIONS}
 
 
 def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured]) -> tuple[NoisePart, ...]:
-    """Return the noise of a spec, with the change of each query's counts under one step of the neighbour relation.
+    """Return the noise of a spec, with the change of each query's counts in one step.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured
 
 
 def _charge(relation: Relation, query: str, margin: str, priced: Mapping[Relation, NoisePart]) -> Charge:
-    """Return the loss of one query at one level, by the spec's relation and by both."""
+    """Return the loss of one query at one level, under the spec's relation and under both."""
     own = priced[relation]
     prices: tuple[tuple[Relation, Cost], ...] = tuple((at, part.cost) for at, part in priced.items())
     return Charge(query, margin, own.law.name, own.cost.currency, own.cost.amount, own.cost.delta, prices)
@@ -224,7 +224,7 @@ def _change(
 
 
 def _by_records(spec: Spec, shared: Mapping[bool, Kept], measured: Sequence[Measured]) -> bool:
-    """Return True if the loss charged for units of several records is exact; `Records` says who attains it in one query.
+    """Return True if the charged loss of units with several records is attained.
 
     One unit whose records all lie in one cell, added or removed, does in every query at once. Under `replace` all
     records move to a cell that differs in every query, if there is one; where every query has one count, they
@@ -251,7 +251,7 @@ def _refuse_fixed(query: Query, margin: Margin, constraints: Constraints) -> Non
 
 
 def _law(query: Query | LeftOutPart, budget: Fraction, reach: Reach, neighbours: Relation, cells: int):
-    """Return the noise law scaled to the declared relation; a total that it fixes still gets a unit's noise."""
+    """Return the noise law scaled to the declared relation."""
     sensitivity = reach.sensitivity(neighbours, cells=cells)
     if not sensitivity.l1:
         sensitivity = reach.sensitivity("add-remove", cells=cells)
@@ -297,7 +297,7 @@ def _guarantee(
 
 
 def _composed(costs: Iterable[Charge | Cost]) -> tuple[Loss, Currency]:
-    """Return the composed loss and its currency: rho if any part is stated in rho."""
+    """Return the composed loss and its currency: rho if any part is in rho."""
     costs = [Cost(c.currency, c.amount, c.delta) for c in costs]
     return compose(costs), "rho" if any(c.currency == "rho" for c in costs) else "epsilon"
 

@@ -1,4 +1,4 @@
-"""Queries whose noise keeps exact counts: on a lattice, adding up as it is drawn, or within known bounds.
+"""Queries whose noise keeps exact counts: on a lattice, adding up, or within known bounds.
 
 Counting invariants as integer rows, each fixing how many units fall into a set of cells, or a weighted sum of its counts.
 Source: Dharangutte, Gao, Gong and Yu, "Integer Subspace Differential Privacy", definition 1 and equation 3.
@@ -87,7 +87,7 @@ def plan_on_lattice(
 
 
 def slowest_of(query: Query) -> float:
-    """Return the expected seconds of a draw beyond which it is refused: the option `slowest`, and no other is taken."""
+    """Return the option `slowest`: the expected seconds of a draw beyond which it is refused."""
     given = dict(query.options)
     slowest = given.pop("slowest", 60.0)
     if given or isinstance(slowest, bool) or not isinstance(slowest, int | float) or not slowest >= 0:
@@ -107,7 +107,7 @@ def _sentences(query: Query, margin: Margin, bound: Any) -> tuple[str, ...]:
 
 
 def invariant_matrix(constraints: Constraints) -> scipy.sparse.csr_array:
-    """Return all invariants as whole rows over the finest cells, `(m, n)` int64; rows may depend on each other.
+    """Return all invariants as rows of whole numbers over the finest cells, `(m, n)`.
 
     Structural zeros are not among them: what may vary is `{v : A v = 0, v = 0 at constraints.zero_cells}`.
 
@@ -124,7 +124,7 @@ def invariant_matrix(constraints: Constraints) -> scipy.sparse.csr_array:
 
 
 def invariants_over(constraints: Constraints, margin: Margin) -> scipy.sparse.csr_array:
-    """Return the invariants that are sums of groups of a margin, as whole rows over them, `(k, groups)` int64."""
+    """Return the invariants that are sums of a margin's groups, as rows `(k, groups)`."""
     cells = constraints.cells
     rows = [over for each in constraints.invariants if (over := _over(cells, each, margin)) is not None]
     none: Any = scipy.sparse.csr_array((0, cells.size(margin)), dtype=np.int64)
@@ -133,7 +133,7 @@ def invariants_over(constraints: Constraints, margin: Margin) -> scipy.sparse.cs
 
 
 def _over(cells: Cells, invariant: Margin, margin: Margin) -> Any:
-    """Return one invariant as rows over the groups of a margin, or None if it is no sum of them."""
+    """Return one invariant as rows over the groups of a margin, or None if it is not a sum of them."""
     size = cells.size(margin)
     if cells.contains(invariant, margin):
         ones = np.ones(size, np.int64)
@@ -146,7 +146,7 @@ def _over(cells: Cells, invariant: Margin, margin: Margin) -> Any:
 
 
 def rows_over(cells: Cells, rows: scipy.sparse.csr_array, margin: Margin) -> scipy.sparse.csr_array | None:
-    """Return rows over the finest cells as rows over a margin's groups; None if they are no combinations of the groups.
+    """Return rows over the finest cells as rows over a margin's groups; None if that is impossible.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def rows_over(cells: Cells, rows: scipy.sparse.csr_array, margin: Margin) -> sci
 def plan_adding_up(
     spec: Spec, query: Query, constraints: Constraints, reach: Reach
 ) -> dict[str, LatticePlan]:
-    """Return the law of each level of a query, all with one sampler, and what to tell about it."""
+    """Return the law of each level of a query whose noise adds up, and notes on it."""
     cells, levels = constraints.cells, sorted(query.budgets, key=constraints.cells.tree.level)
     if why := _misfit(query, constraints):
         raise SpecError(f"query '{query.name}' has noise '{query.noise}', {why[0]}", needed=why[1])
@@ -196,13 +196,13 @@ def plan_adding_up(
 
 
 def _level_step(spec: Spec, reach: Reach, size: int) -> Sensitivity:
-    """Return how far one step moves the counts of a level; a total that does not move gets the noise of one unit."""
+    """Return by how much one step changes the counts of a level."""
     step = reach.sensitivity(spec.privacy.neighbours, cells=size)
     return step if step.l1 else reach.sensitivity("add-remove", cells=size)
 
 
 def _misfit(query: Query, constraints: Constraints) -> tuple[str, str] | None:
-    """Return what is wrong and what is needed, or None."""
+    """Return what is wrong with the noise of a query and what is needed, or None."""
     if len(query.budgets) < 2:
         return "and is measured at one level alone", "a total and its parts: two levels or more"
     if query.currency != "epsilon":
@@ -241,7 +241,7 @@ def plan_within(
 def bind_within(
     law: WithinLaplace, constraints: Constraints, margin: Margin, slowest: float = 60.0
 ) -> WithinLaplace:
-    """Bind a law to the set of counts of a margin that the constraints allow, with a public table of it."""
+    """Return a law with noise within the set of counts that the constraints allow."""
     rules = _rules(constraints, margin)
     public, _ = feasible_point(rules)
     if public is None:
@@ -265,7 +265,7 @@ def bind_within(
 
 
 def _rules(constraints: Constraints, margin: Margin) -> Region:
-    """Return bounds of the groups of a margin, and rows that limit their sums; what is known of finer counts is left out."""
+    """Return bounds on the groups of a margin, and rows that limit their sums."""
     cells = constraints.cells
     n = cells.size(margin)
     low, high = np.full(n, 0.0 if constraints.nonnegative else -np.inf), np.full(n, np.inf)
@@ -305,7 +305,7 @@ def _with_lattice(constraints: Constraints, header: Measured) -> Measured:
 
 
 def _lattice(constraints: Constraints, margin: Margin) -> Lattice:
-    """Return the vectors over the groups of a margin that change no invariant; structural zeros get no noise."""
+    """Return the lattice of vectors over a margin's groups that leave all invariants unchanged."""
     return Lattice.of(
         constraints.cells.size(margin), invariants_over(constraints, margin), constraints.zero_groups(margin)
     )

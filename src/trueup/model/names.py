@@ -60,7 +60,7 @@ def refuse_unknown_name(name: str, names: list[str], what: str, where: str) -> N
 
 
 def refuse_taken_columns(levels: Sequence[Any], attributes: Sequence[Any], keys: Iterable[str]) -> None:
-    """Refuse levels, keys of places and attributes that would be the same column of a table, or a figure's.
+    """Refuse levels, keys and attributes that would become the same column, or a column of figures.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ FIGURES = frozenset({*MEASURED, *RELEASED, *COUNTED, *DESCRIBED, *DRAW_COLUMNS, 
 
 
 def is_figure(name: str) -> bool:
-    """Return True if a name is that of a figure's column but for case and punctuation, which DuckDB and SDMX ignore.
+    """Return True if a name equals that of a column of figures, apart from case and punctuation.
 
     Examples
     --------

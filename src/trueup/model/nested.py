@@ -49,7 +49,7 @@ class NestedTree:
 
     @cached_property
     def nodes(self) -> tuple[NDArray[np.int64], ...]:
-        """Return for each margin the node of each of its groups."""
+        """Return for each margin the nodes of its groups."""
         ranges = (np.arange(first, last) for first, last in pairwise(self.level_ptr))
         return tuple(nodes if order is None else order for nodes, order in zip(ranges, self.orders))
 
@@ -58,13 +58,13 @@ class NestedTree:
         return self.nodes[self.margins.index(margin)]
 
     def at(self, margin: Margin) -> slice | NDArray[np.int64]:
-        """Return the nodes of a margin as a slice if its groups stand in the nodes' order, which takes no memory as an index."""
+        """Return the nodes of a margin as a slice if groups are in the order of nodes."""
         level = self.margins.index(margin)
         order = self.orders[level]
         return slice(*self.level_ptr[level : level + 2].tolist()) if order is None else order
 
     def label(self, node: int) -> str:
-        """Name a node by its margin's group."""
+        """Return the label of a node: that of its margin's group."""
         level = int(np.searchsorted(self.level_ptr, node, side="right")) - 1
         group = int(np.flatnonzero(self.nodes[level] == node)[0])
         return self.cells.margin_label(self.margins[level], group)
@@ -90,12 +90,12 @@ def chain(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...] | None:
 
 
 def canonical(cells: Cells, margin: Margin) -> Margin:
-    """Return the margin with its attributes in cell order, so that equal margins compare equal."""
+    """Return the margin with its attributes in cell order."""
     return replace(margin, attributes=tuple(r.name for r in cells.kept(margin)))
 
 
 def nesting(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...]:
-    """Choose margins that nest, from the finest cells up: of those that fit, the largest each time.
+    """Choose margins that are nested, from the finest cells up, the largest that fits each time.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def nesting(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...]:
 
 
 def nest(cells: Cells, margins: tuple[Margin, ...]) -> NestedTree:
-    """Build the tree of a chain of margins, children of every node side by side."""
+    """Build the tree of a chain of margins, in which siblings are consecutive."""
     if margins == tuple(map(Margin, cells.tree.levels)):
         child_ptr = np.ascontiguousarray(cells.tree.child_ptr, dtype=np.int64)
         return NestedTree(cells, margins, child_ptr, cells.tree.level_ptr, (None,) * len(margins))
@@ -132,7 +132,7 @@ def nest(cells: Cells, margins: tuple[Margin, ...]) -> NestedTree:
 
 
 def _number_groups(parent: NDArray[np.int64], start: np.int64) -> tuple[NDArray[np.int64], bool]:
-    """Give each group its node number, ordered by its parent's; also say whether that is the groups' own order."""
+    """Return the node number of each group, and whether groups are already in this order."""
     nodes = np.arange(start, start + len(parent))
     if (parent[1:] >= parent[:-1]).all():
         return nodes, True

@@ -1,4 +1,4 @@
-"""Specs of tables that somebody else published: places, attributes, and the law of every table.
+"""Specs of tables that others published: places, attributes, and the law of every table.
 
 It has the names by which post-processing reads a spec (`levels`, `attributes`, `constraints`, `queries`, `infer`,
 `reconcile`), but no unit of privacy and no budget: nothing is protected here, and nothing can be measured by it.
@@ -29,7 +29,7 @@ _NEEDED = "a CSV file beside the spec, with a row for each count i and value j"
 
 
 def read_transitions(path: Path) -> list[dict[int, float]]:
-    """Read a table of transition probabilities with columns `i` (count), `j` (published) and `p`, as R's ptable writes it.
+    """Read transition probabilities from columns `i` (count), `j` (published) and `p`, as R's ptable writes them.
 
     The last count's row holds for all larger ones.
     """
@@ -134,7 +134,7 @@ class PerturbedSpec(SpecPart):
 
     @property
     def noted(self) -> tuple[str, ...]:
-        """Return a sentence on values that contradict the codes of their tables; empty before the tables are read."""
+        """Return a sentence on values that contradict the codes of their tables; empty before reading."""
         return self._noted
 
     def note(self, found: Iterable[str]) -> None:
@@ -143,7 +143,7 @@ class PerturbedSpec(SpecPart):
 
     @property
     def queries(self) -> tuple[_Margins, ...]:
-        """Return the margins of all tables: those that were found in them, once they are read."""
+        """Return the margins of all tables, as declared or as found when they were read."""
         found = self._shown or tuple(
             tuple((part.level, attributes) for attributes in self.margins_of(part)) for part in self.published
         )
@@ -154,17 +154,17 @@ class PerturbedSpec(SpecPart):
         )
 
     def showing(self, margins: Sequence[Sequence[tuple[str, tuple[str, ...]]]]) -> PerturbedSpec:
-        """Return the spec with the levels and attributes of the margins that each table was found to show."""
+        """Return the spec with the levels and attributes that each table was found to show."""
         known = self.model_copy()
         known._shown = tuple(tuple(each) for each in margins)
         return known
 
     def text(self) -> str:
-        """Return the spec as TOML; reading it gives the same spec, whatever files it named."""
+        """Return the spec as TOML text, independent of files that it named."""
         return toml_text(self.model_dump(by_alias=True, exclude_defaults=True, mode="python"))
 
     def shown_alone(self) -> PerturbedSpec:
-        """Return the spec without attributes that no table shows and nothing else names."""
+        """Return the spec without attributes that are not used."""
         if self.constraints != ConstraintsPart() or "quantity" in self.infer:
             return self
         named = {name for part in self.published for names in self.margins_of(part) for name in names}
@@ -241,7 +241,7 @@ class PerturbedSpec(SpecPart):
 
 
 def parse_perturbed(text: str, folder: Path | None = None, what: str = "the spec") -> PerturbedSpec:
-    """Read the spec of published tables from TOML text; files that laws name lie in `folder`, and messages call it `what`.
+    """Read the spec of published tables from TOML text; laws may name files in `folder`.
 
     Raises
     ------

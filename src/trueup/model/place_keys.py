@@ -1,4 +1,4 @@
-"""Keys of places, level by level, and the tree that sorted rows of keys describe."""
+"""Keys of places on each level, and the tree that sorted keys describe."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def key_text(values: Sequence | NDArray, column: str, *, blank: bool = False) ->
 
 
 def lost_zeros(column: str, text: str, known: Iterable[str]) -> str:
-    """Return the remedy for a key that was read as a number, if zeros before it make it one of the places'; empty if not.
+    """Return a remedy for a key without its leading zeros; empty if zeros are not the cause.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def row_count(columns: Sequence[Mapping]) -> int:
 
 
 def full_keys(columns: Sequence[Mapping], whole: Sequence[bool]) -> list[Keys]:
-    """Return each level's own key: its columns, after its parent's unless its code is whole."""
+    """Return each level's key, preceded by its parent's key unless its code is unique."""
     keys: list[Keys] = []
     for adds, is_whole in zip(columns, whole):
         inherited = {} if is_whole or not keys else keys[-1]
@@ -69,7 +69,7 @@ def keys_down_to(keys: Sequence[Keys]) -> list[list[NDArray]]:
 
 
 def first_rows(columns: list[NDArray], rows: int) -> NDArray[np.int64]:
-    """Return the first row of every run of equal keys in sorted rows."""
+    """Return the first row of every run of equal keys."""
     new = np.zeros(rows, dtype=bool)
     new[0] = True
     for column in columns:
@@ -78,7 +78,7 @@ def first_rows(columns: list[NDArray], rows: int) -> NDArray[np.int64]:
 
 
 def tree_pointers(starts: Sequence[NDArray], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return child and level pointers of the tree whose places begin at these rows, level by level."""
+    """Return child and level pointers of the tree of places, from the rows at which they begin."""
     sizes = [len(s) for s in starts]
     level_ptr = np.concatenate([[0], np.cumsum(sizes)])
     edges = [
@@ -107,7 +107,7 @@ def refuse_same_place(
     where: Callable[[int], str],
     label: Callable[[str, int], str],
 ) -> None:
-    """Raise if two rows are one place; `order` sorts the rows, and each place begins at one of `starts`."""
+    """Raise an error if two rows are the same place."""
     if len(starts) == order.size:
         return
     twice = np.flatnonzero(np.diff(np.append(starts, order.size)) > 1)
@@ -123,7 +123,7 @@ def refuse_same_place(
 def refuse_two_limits(
     levels: Sequence[str], level: int, limits: Keys, starts: NDArray, label: Callable[[str, int], str]
 ) -> None:
-    """Raise if a column of limits is not constant within a place."""
+    """Raise an error if a column of limits varies within a place."""
     name = levels[level]
     for column_name, column in limits.items():
         whole = np.repeat(column[starts], np.diff(np.append(starts, column.size)))
@@ -139,7 +139,7 @@ def refuse_two_limits(
 def refuse_two_parents(
     levels: Sequence[str], level: int, keys: Keys, label: Callable[[str, int], str]
 ) -> None:
-    """Raise if a whole code of a level lies in two places of the level above."""
+    """Raise an error if a unique code of a level has two parents."""
     codes = key_codes(keys)
     if len(keys) == 1 and (codes[1:] > codes[:-1]).all():
         return

@@ -40,7 +40,7 @@ class BasePrior:
         return {name: values for name, values in given.items() if isinstance(values, tuple)}
 
     def refuse_other_than(self, cells: int) -> None:
-        """Refuse parameters that were given for another number of cells."""
+        """Refuse parameters for another number of cells."""
         for name, values in self.varying.items():
             if len(values) != cells:
                 raise SpecError(
@@ -89,11 +89,11 @@ class BasePrior:
         raise NotImplementedError
 
     def window(self) -> tuple[int, int] | None:
-        """Return the window holding all but about 1e-18 of its mass (counts); None if it is unbounded."""
+        """Return the window with all but about 1e-18 of the mass (counts); None if it is unbounded."""
         raise NotImplementedError
 
     def tabled(self) -> Reals:
-        """Return the log masses of the counts 0, 1, ... up to the end of its window."""
+        """Return the log masses of the counts 0, 1, ... up to the end of the window."""
         if (window := self.window()) is None:
             raise SpecError(
                 f"prior '{self.name}' allows arbitrarily large counts with a mass that is not negligible",
@@ -310,7 +310,7 @@ class FlatTotal(BasePrior):
 
     @property
     def centre(self) -> float:
-        """Return the total at which the parts' Poisson factors are centred; it cancels."""
+        """Return the total at which the parts' Poisson factors are centred."""
         return max(self.upper / 2, 1.0)
 
     def shares(self, cells: int) -> Reals:
@@ -323,7 +323,7 @@ class FlatTotal(BasePrior):
         return given / given.sum()
 
     def log_part(self, count: NDArray, share: float) -> Reals:
-        """Return the log factor of one part: Poisson about its share of the centre."""
+        """Return the log factor of one part: a Poisson law about its share of the centre."""
         from scipy.special import gammaln, xlogy
 
         return xlogy(count, share * self.centre) - share * self.centre - gammaln(count + 1.0)
@@ -331,7 +331,7 @@ class FlatTotal(BasePrior):
 
 @dataclass(frozen=True)
 class Hierarchical(BasePrior):
-    """A flat total, and splits of every count among its parts with a concentration for each level.
+    """A flat prior on the total, and splits of every count among its parts with a concentration per level.
 
     Given a count, its `C` parts are Dirichlet-multinomial with parameters `a C m`: the concentration `a` of the
     parts' level times `C` times their shares `m`. Large `a`: parts are close to their shares; small `a`: few parts hold most.
@@ -381,12 +381,12 @@ class Hierarchical(BasePrior):
 
     @property
     def even(self) -> bool:
-        """Return True if no public numbers say which parts are larger."""
+        """Return True if no public numbers distinguish the parts."""
         return self.shares == "uniform" and not self.covariates
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns of the public list of places that it reads."""
+        """Return the columns of the public list of places that the prior reads."""
         named = (self.shares, *self.covariates)
         return tuple(dict.fromkeys(x for x in named if isinstance(x, str) and x != "uniform"))
 
@@ -490,7 +490,7 @@ HIERARCHICAL = Hierarchical()
 
 
 def settle_priors(method: Any, kinds: tuple[type, ...] = FACTORED) -> None:
-    """Read the entries `prior` and `prior_total` of a new method, so that it always holds priors.
+    """Read the entries `prior` and `prior_total` of a new method as priors.
 
     Raises
     ------

@@ -21,7 +21,7 @@ from trueup.noise.law import Law
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem(ThreeLines):
-    """A spec with its public places; what follows from them is computed once, on first use.
+    """A spec with its public places; derived quantities are computed once, when first needed.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Problem(ThreeLines):
         return cls(stated, public_cells(stated, data, geography), text, rows)
 
     def written(self) -> str:
-        """Return the TOML text of the spec that a bundle keeps: the file's own, if it was read from one."""
+        """Return the TOML text of the spec for a bundle."""
         return self.spec.text() if self.text is None else self.text
 
     @cached_property
@@ -103,7 +103,7 @@ class Problem(ThreeLines):
 
     @property
     def headers(self) -> tuple[Measured, ...]:
-        """Return the headers of what is measured under which law, then of what is published exactly."""
+        """Return the headers of all noisy measurements, then of invariants."""
         return self._mechanism[0]
 
     @cached_property
@@ -138,7 +138,7 @@ def _refuse_rows(spec: Spec, rows: int | None) -> None:
 
 
 def spec_and_text(spec: Spec | Problem | str | Path) -> tuple[Spec, str | None]:
-    """Read a spec, and return it with the TOML text that it was read from (None if made in Python)."""
+    """Read a spec; also return its TOML text, or None if it was made in Python."""
     if isinstance(spec, Problem):
         return spec.spec, spec.text
     if isinstance(spec, str | Path):
@@ -154,7 +154,7 @@ def spec_and_text(spec: Spec | Problem | str | Path) -> tuple[Spec, str | None]:
 
 
 def public_cells(spec: Spec, data: Any = None, geography: Any = None) -> Cells:
-    """Read the public places unless given as a Tree, and cross them with the declared attributes."""
+    """Read the public places, and cross them with the declared attributes."""
     places = geography if geography is not None else data if spec.table.keys == "public" else None
     if places is None and len(spec.levels) > 1:
         public = spec.table.keys == "public"

@@ -131,7 +131,7 @@ def queries_of(levels: Sequence[str], attributes: Sequence[str]) -> list[dict[st
 def propose_table(
     columns: Sequence[str],
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Return attributes, the table's part of the spec, and remaining columns, from the names of columns without places.
+    """Return the attributes, the table's part of the spec, and the remaining columns, from column names.
 
     Columns that share a beginning (`pop_white`, `pop_black`) are the values of an attribute; families with the same endings
     (`female_old`, `male_old`) are two attributes, unless a column has the family's own name and is its total.

@@ -62,7 +62,7 @@ class CodeMeaning:
 
 
 def read_interval(text: str) -> CountInterval | None:
-    """Read a count interval from a code: `1-9`, `<5`, `<=4`, `10+`, `>9`; return None if it is none.
+    """Read an interval of counts from a code such as `1-9`, `<5` or `10+`; return None for other codes.
 
     `<5` alone is read as 0 to 4, which holds whether zeros are shown or not.
 
@@ -112,7 +112,7 @@ def read_meaning(text: str) -> CodeMeaning | None:
 
 
 def _published(text: str) -> CodeMeaning | None:
-    """Read a published value, or a range of the published number, which may be below zero; return None for others."""
+    """Read a published value, or a range of the published number; return None for other texts."""
     if _VALUE.fullmatch(text):
         return CodeMeaning("value", int(text), int(text))
     if (found := read_interval(text)) is None:
@@ -123,7 +123,7 @@ def _published(text: str) -> CodeMeaning | None:
 
 
 def plain_meaning(text: str, *, noisy: bool) -> CodeMeaning | None:
-    """Read an undeclared code such as `<5` or `1-9`; if noise was added, it describes the published number.
+    """Read an undeclared code such as `<5` or `1-9`; with noise it describes the published number.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Rules by which values are published: a law, counts hidden before it, and values hidden after it."""
+"""Rules of publication: a law, counts hidden before it, and values hidden after it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PARAMETERS = {
 
 
 def law_by_its_names(law: str, given: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Return what to write for a law whose parameters are called otherwise.
+    """Return advice on the parameters of a law that was given others.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class PublishingRule:
         )
 
     def with_code(self, meaning: CodeMeaning) -> PublishingRule:
-        """Return the rule of a table in which a code also stands for a range of hidden counts or values."""
+        """Return the rule of a table with one more code for hidden counts or values."""
         ends = self._ends(meaning)
         if meaning.of == "count" and meaning.every and not any(_within(ends, each) for each in self.hidden):
             return replace(self, hidden=(*self.hidden, ends))
@@ -131,7 +131,7 @@ class PublishingRule:
         return HiddenValues(self.law, self.concealed, self.hidden, self.hidden)
 
     def of_values(self) -> Any:
-        """Return the law of values that are shown."""
+        """Return the law of the values that are shown."""
         if self.law.exact or not self.hidden or isinstance(self.law, Suppressed):
             return self.law
         return ShownCounts(self.law, self.hidden)
@@ -184,7 +184,7 @@ def _shown_then_rounded(entries: list[Mapping[str, Any]], table: str) -> Publish
 def _in_order(
     entries: list[Mapping[str, Any]], table: str
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """Return what hides counts, what makes values, and what hides these."""
+    """Return the rules that hide counts, the laws that make values, and the rules that hide values."""
     others = [k for k, entry in enumerate(entries) if entry.get("name") != Suppressed.name]
     first, last = (others[0], others[-1] + 1) if others else (0, 0)
     if not others or len(others) < last - first or first > 1 or len(entries) - last > 1:
@@ -196,7 +196,7 @@ def _in_order(
 
 
 def _after_noise(made: list[Mapping[str, Any]], table: str) -> Any:
-    """Return the law of values: one, or noise and what is done to noisy numbers."""
+    """Return the law of values: one law, or noise with what is done to noisy numbers."""
     law = read_law(made[0], table)
     if len(made) == 1:
         return law

@@ -1,4 +1,4 @@
-"""Entries of a spec of published tables: what a file shows, how it is written, and how its values were made."""
+"""Entries of a spec for published tables: what a file shows, how it is written, and how values were made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_ROW = "no row"
 
 
 class PublishedCell(SpecPart):
-    """The place in a wide table of the counts of one combination of attribute values."""
+    """A column of a wide table: the counts of one combination of attribute values."""
 
     count: Name = Field(description="a column")
     where: dict[str, str] = Field(default_factory=dict)
@@ -25,7 +25,7 @@ class PublishedCell(SpecPart):
 
 
 class PublishedTable(SpecPart):
-    """One published table: its margins, its columns, the law of its values and the codes in their place."""
+    """One published table: its margins, columns, codes, and the law of its values."""
 
     name: Name
     level: str = Field(
@@ -113,11 +113,11 @@ class PublishedTable(SpecPart):
 
     @property
     def rule(self) -> PublishingRule:
-        """Return the rule that made its values, with the values that are not shown."""
+        """Return the rule that made the values, including the hidden ones."""
         return read_rule(self.law, self.name, by_variance=self.by_row)
 
     def reads_rows_of(self, other: PublishedTable) -> bool:
-        """Return True if both entries read the same columns and rows of one file, if perhaps those of other levels."""
+        """Return True if both entries read the same file, perhaps at different levels."""
         if self.file is None or (self.file, self.sheet) != (other.file, other.sheet):
             return False
         laws = {"name", "level", "law", "codes", "unlisted", "key"}
@@ -129,14 +129,14 @@ class PublishedTable(SpecPart):
         return self.variance is not None or any(cell.variance for cell in self.cells)
 
     def columns_by_attributes(self) -> list[list[PublishedCell]]:
-        """Return its columns of values, grouped by the attributes they name."""
+        """Return the columns of values, grouped by their attributes."""
         found: dict[frozenset[str], list[PublishedCell]] = {}
         for cell in self.cells or (PublishedCell(count=str(self.count), variance=self.variance),):
             found.setdefault(frozenset(cell.where), []).append(cell)
         return list(found.values())
 
     def total_of(self, column: str) -> tuple[str, ...]:
-        """Return the labels that stand for the total in a column that is summed out."""
+        """Return the labels of the total in a column that is summed out."""
         label = self.total.get(column) if isinstance(self.total, dict) else self.total
         return ("",) if label is None else ("", label.strip())
 

@@ -1,4 +1,4 @@
-"""The parts of a spec that decide which counts are tabulated from a confidential table.
+"""The parts of a spec that decide how a confidential table is tabulated.
 
 Whoever reads confidential rows is given a `Reading` and no spec. So a new key of the spec that changes what is read has to
 stand here, and what stands here is in the digest of every question that rests on it: `plain` leaves out what is named below
@@ -72,14 +72,14 @@ class Reading:
 
     @cached_property
     def columns(self) -> tuple[AttributePart, ...]:
-        """Return the attributes that rows state, of both tables if there are two; numbers of persons are counted instead."""
+        """Return the attributes that rows state, without numbers of persons."""
         if self.table.join is None:
             return self.table.in_rows(self.attributes)
         return tuple(part for part in self.table.join.attributes if part.persons is None)
 
     @property
     def source(self) -> dict[str, Any]:
-        """Return which rows there are: the table, and how a second one is linked to it."""
+        """Return the source of rows: the table, and the link of a second one."""
         table = _said(self.table, "join", "cells", "name", "keys", "file")
         cells = [[_sum(cell.count), sorted(cell.where.items())] for cell in self.table.cells]
         join = self.table.join and _said(self.table.join, "attributes", "views")
@@ -87,7 +87,7 @@ class Reading:
 
     @property
     def kept(self) -> dict[str, Any]:
-        """Return the rule for counted records: a limit by unit and, for two tables, the persons that a household holds."""
+        """Return the rule that limits the counted records."""
         limit = self.privacy.contribution if self.privacy.id or self.table.join else None
         held = self.table.join.attributes if self.table.join else ()
         linked = [{**stated(part), "persons": _counted(part, held)} for part in held]
@@ -95,24 +95,24 @@ class Reading:
 
     @property
     def places(self) -> dict[str, Any]:
-        """Return which columns say where a row is counted."""
+        """Return the columns that state where a row is counted."""
         levels = [_said(level, "label") for level in self.levels]
         return {"levels": levels, "parents": self.parents and _said(self.parents)}
 
     def plain(self) -> dict[str, Any]:
-        """Return the reading as JSON values; readings that could tabulate differently differ here."""
+        """Return the reading as JSON values, which differ if tabulations could differ."""
         columns = sorted((stated(part) for part in self.columns), key=str)
         return {"source": self.source, "kept": self.kept, "places": self.places, "columns": columns}
 
 
 def stated(part: AttributePart) -> dict[str, Any]:
-    """Return what an attribute states about rows, independent of names: its column, its values, and whose it is."""
+    """Return an attribute's column, values and table, independent of its name."""
     said = _said(part, "name", "recodes", "values", "column", "persons")
     return {**said, "column": part.column or part.name, "values": sorted(part.values)}
 
 
 def _counted(part: AttributePart, held: tuple[AttributePart, ...]) -> Any:
-    """Return which persons an attribute counts, as columns and values independent of the recode's name."""
+    """Return which persons an attribute counts, as columns and values."""
     if part.persons is None:
         return None
     return sorted(_inside(name, wanted, part, held) for name, wanted in part.persons.items())
@@ -130,7 +130,7 @@ def _inside(name: str, wanted: Any, part: AttributePart, held: tuple[AttributePa
 
 
 def topic_of(part: AttributePart) -> str:
-    """Return the topic of a refusal of values outside an attribute's domain; spellings of a column share it."""
+    """Return the topic of a refusal for values outside an attribute's domain."""
     return f"column {part.of + ' ' if part.of else ''}{(part.column or part.name).casefold()}"
 
 

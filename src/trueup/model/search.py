@@ -1,4 +1,4 @@
-"""Smallest changes through cells that share their sums with no other cell, found by search on few places.
+"""Search for the smallest changes through cells that are alone in their sums, on few places.
 
 **Few places are enough for the norm.** Let a cell sit in place p of the last level, with the places u_0, ..., u_L = p above
 it. Sum a change over all places under u_j that are not under u_{j+1}, for every j at which u_j has a further child, and put the
@@ -44,7 +44,7 @@ MOST_ENTRIES = 20_000_000
 
 
 def searched(changes: PricedChanges, lone: NDArray, steps: int) -> list[Found]:
-    """Return the smallest changes of `lone` cells, whose sums no other cell shares, one entry for each norm and tree.
+    """Return the smallest changes of `lone` cells, one entry for each norm and tree.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class Layout:
 
 
 def layouts(kept: Kept) -> Iterator[Layout]:
-    """Yield the real tree if it is small, else one folded tree for each pattern of branching."""
+    """Yield trees to search: the real one if it is small, else one folded tree for each branching pattern."""
     tree, last = kept.tree, kept.levels - 1
     tops = tree.alone[last]
     ancestors = (tree.ancestors(last, level) for level in range(last + 1))
@@ -95,7 +95,7 @@ def layouts(kept: Kept) -> Iterator[Layout]:
 
 
 def folded(branches: list[int], last: int) -> Layout:
-    """Return the path to one place, which branches at some levels, with one further place for each branch.
+    """Return the path to one place, with one further place for each branch.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def folded(branches: list[int], last: int) -> Layout:
 
 
 def _different(ancestors: NDArray[np.int64]) -> list[int]:
-    """Return one place of the last level for each sequence of shapes from the root down; equal sequences are equivalent."""
+    """Return one place of the last level for each sequence of shapes from the root."""
     shapes = [np.zeros(ancestors.shape[1], np.int64)]
     known: dict[tuple, int] = {}
     for above, here in zip(ancestors[-2::-1], ancestors[:0:-1]):
@@ -147,7 +147,7 @@ class Sought:
         return Search(np.vstack(blocks), self.steps)
 
     def cells(self) -> list[int]:
-        """Return the cells to search: those without an equivalent in another place, and not fixed."""
+        """Return the cells to search: not fixed, and without an equivalent in another place."""
         kept, found = self.changes.kept, []
         for place, top in self.layout.targets.items():
             here = self.lone[kept.depth[self.lone] >= top]
@@ -158,7 +158,7 @@ class Sought:
         return found
 
     def found(self) -> list[Found]:
-        """Return the smallest changes by norm, largest first, without those that cannot lose more than earlier ones."""
+        """Return the smallest changes by norm, without those that lose no more than earlier ones."""
         try:
             norms = sorted(self.norms(), reverse=True)
         except Exhausted:
@@ -175,7 +175,7 @@ class Sought:
         return found
 
     def _bounded(self) -> list[Found]:
-        """Return bounds from a reduced basis of the lattice: a cell that is not fixed is moved by one of its vectors."""
+        """Return bounds on the norms from a reduced basis of the lattice."""
         matrix = self.search.matrix
         if matrix.shape[1] > BASIS:
             raise Exhausted
@@ -187,7 +187,7 @@ class Sought:
         return [Found(max(nearest), moved, self.changes.bound(max(nearest)), attained=False, smallest=False)]
 
     def norms(self) -> list[tuple[int, int]]:
-        """Return the least norm through each cell; a vector found for one cell serves all that it moves."""
+        """Return the smallest norm of a change through each cell."""
         left, norms = set(self.cells()), []
         for length in range(1, MAX_CHANGE_NORM + 1):
             for cell in sorted(left):
@@ -200,7 +200,7 @@ class Sought:
         raise Exhausted
 
     def _worst(self, length: int, cells: list[int], bound: Loss) -> tuple[int, Loss, bool]:
-        """Return the largest loss among changes of least norm through some cells, or a bound if it may be exceeded."""
+        """Return the largest loss among smallest changes through some cells, or a bound on it."""
         size, best, moved = self.changes.size, Loss(), 0
         try:
             for cell in cells:
@@ -214,7 +214,7 @@ class Sought:
         return (moved, best, True) if self._complete(length) else (moved, bound, False)
 
     def _complete(self, length: int) -> bool:
-        """Return True if real changes have the losses of the layout's."""
+        """Return True if real changes have the same losses as those of the layout."""
         kept = self.changes.kept
         if self.layout.whole:
             return True
@@ -239,7 +239,7 @@ def _moved(vector: Vector) -> int:
 
 
 def representatives(changes: PricedChanges) -> NDArray[np.int64]:
-    """Return one free combination for each kind; values are of one kind if exchanging them changes nothing."""
+    """Return one free combination of each kind; values of a kind are interchangeable."""
     kept = changes.kept
     if kept.flat:
         return np.arange(int(kept.free.sum()))
@@ -262,7 +262,7 @@ def representatives(changes: PricedChanges) -> NDArray[np.int64]:
 
 
 def _unchanged(changes: PricedChanges, exchange: NDArray[np.int64]) -> bool:
-    """Return True if an exchange of combinations maps structural zeros, sums and queries onto themselves."""
+    """Return True if an exchange of combinations preserves structural zeros, sums and queries."""
     kept = changes.kept
     if not np.array_equal(kept.free[exchange], kept.free):
         return False

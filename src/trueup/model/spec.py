@@ -42,7 +42,7 @@ _COMMENTS = {
 
 
 class Spec(ThreeLines, SpecDocument):
-    """Everything a release is made from, except the confidential counts.
+    """Everything from which a release is made, except the confidential counts.
 
     Its parts are those of the file; in Python a level may be a name alone (of a column, but for the first, which holds
     every place), and the attributes a mapping from names to values.
@@ -101,7 +101,7 @@ class Spec(ThreeLines, SpecDocument):
         public: Any = None,
         **decided: Any,
     ) -> Spec:
-        """Draft a spec from the names of a table's columns and the public places, and list what is left to decide.
+        """Draft a spec from the column names of a table and the public places, and list what remains to decide.
 
         Nothing is learnt from the rows of the table: no value, no place, not how many there are.
 
@@ -150,7 +150,7 @@ class Spec(ThreeLines, SpecDocument):
 
     @property
     def undecided(self) -> Mapping[str, str]:
-        """Return what a draft leaves to decide, by the part of the spec; empty if it is no draft."""
+        """Return what a draft leaves to decide, by part of the spec."""
         return dict(self._undecided)
 
     def _lines(self) -> tuple[str, str, str]:
@@ -184,7 +184,7 @@ class Spec(ThreeLines, SpecDocument):
         return load_spec(path)
 
     def text(self, *, comments: bool = False) -> str:
-        """Return the spec as TOML, with comments on its parts if wanted; reading it gives the same spec.
+        """Return the spec as TOML text, with comments if wanted.
 
         Examples
         --------
@@ -265,7 +265,7 @@ def _read_spec(text: str, what: str) -> Spec:
 def mistakes(
     error: ValidationError, document: Any, remedy: str = "correct them; `trueup schema` lists every key"
 ) -> SpecError:
-    """Return all that is wrong with a document, each fault at its place."""
+    """Return all faults of a document, each with its place."""
     keys = {field.alias or name for part in _parts(SpecPart) for name, field in part.model_fields.items()}
     faults = (fault_text(fault, document, keys) for fault in innermost(error.errors()))
     return SpecError("the spec has mistakes: " + "; ".join(faults), remedy=remedy)
@@ -278,7 +278,7 @@ def _parts(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def _named_levels(levels: Any) -> Any:
-    """Return levels in full; those given by name alone are columns, except the first."""
+    """Return levels in full form; a bare name is that of a column, except for the first."""
     if not isinstance(levels, list | tuple):
         return levels
     return [

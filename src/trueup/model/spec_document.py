@@ -1,4 +1,4 @@
-"""The parts of a spec together, as they stand in its file."""
+"""All parts of a spec together, as in its file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SpecDocument(SpecPart):
 
     @property
     def fractional_columns(self) -> frozenset[str]:
-        """Return the columns whose numbers need not be whole: those that the prior alone reads."""
+        """Return the columns that may hold fractions, because only the prior reads them."""
         return frozenset(self.prior_columns) - {
             column for b in self.constraints.bounds for column in b.columns
         }
@@ -139,7 +139,7 @@ def _limits_have_a_file(spec: SpecDocument) -> None:
 
 
 def _columns_are_free(spec: SpecDocument) -> None:
-    """Refuse names that key, attribute and count columns would share."""
+    """Refuse a column name that is used for two of keys, attributes and counts."""
     keys = ["id"] if spec.parents else [level.key for level in spec.levels]
     refuse_taken_columns(spec.levels, spec.attributes, keys)
     held = {spec.table.count, *(name for cell in spec.table.cells for name in parse_sum(cell.count))}
@@ -161,7 +161,7 @@ def _margins(spec: SpecDocument):
 
 
 def _refuse_misnamed(spec: SpecDocument, names: Collection[str], where: str) -> None:
-    """Refuse margins and conditions that name an attribute, or one of its recodes, twice."""
+    """Refuse margins and conditions that name an attribute twice."""
     for name in names:
         refuse_unknown_name(name, [view for a in spec.attributes for view in a.views], "attribute", where)
     for attribute in spec.attributes:
@@ -187,7 +187,7 @@ def _conditions_are_known(spec: SpecDocument) -> None:
 
 
 def _conditions_of_invariants(spec: SpecDocument) -> list[dict[str, str]]:
-    """Return the conditions of invariants on attributes; those on places are checked once places are read."""
+    """Check the conditions of invariants on attributes."""
     levels, found = [level.name for level in spec.levels], []
     for condition in (each for part in spec.constraints.invariants for each in part.where):
         found.append({name: value for name, value in condition.items() if name not in levels})
@@ -225,7 +225,7 @@ def _units_hold_records(spec: SpecDocument) -> None:
 
 
 def _tables_are_two(spec: SpecDocument) -> None:
-    """Refuse parts that only two linked tables can have if there is one table."""
+    """Refuse parts for two linked tables if there is one table."""
     join = spec.table.join
     if join is None:
         for name, attribute in ((a.name, a) for a in spec.attributes):

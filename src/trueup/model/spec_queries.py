@@ -1,4 +1,4 @@
-"""The parts of a spec that state measurements, their privacy loss, and constraints on published counts."""
+"""The parts of a spec for measurements, their privacy loss, and constraints on published counts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ContributionPart(SpecPart):
 
 
 class Query(SpecPart):
-    """One marginal, measured at one or more levels, each with its own exact budget."""
+    """A marginal table that is measured at one or more levels, each with its own exact budget."""
 
     name: Name
     attributes: tuple[str, ...] = ()
@@ -162,7 +162,7 @@ def _alternatives(value: Any) -> Any:
 
 
 class InvariantPart(MarginPart):
-    """A margin that is published exactly as enumerated, of all units or of those that meet a condition."""
+    """A margin that is published exactly, of all units or of those that meet a condition."""
 
     where: Annotated[
         tuple[Annotated[dict[str, str], Field(min_length=1)], ...],
@@ -193,7 +193,7 @@ class InvariantPart(MarginPart):
 
 
 class BoundPart(MarginPart):
-    """Limits on every group of a margin, or on those with the given attribute values."""
+    """Limits on the groups of a margin, or on those with given attribute values."""
 
     lower: Limit = Field(
         None, description="a number, or the column of the geography file that holds one a place"
@@ -245,7 +245,7 @@ class AboutPart(SpecPart):
 
 
 class ConstraintsPart(SpecPart):
-    """Constraints on the published counts beside additivity."""
+    """Constraints on the published counts, in addition to additivity."""
 
     nonnegative: bool = True
     invariants: tuple[InvariantPart, ...] = ()

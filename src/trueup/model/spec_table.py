@@ -1,4 +1,4 @@
-"""The parts of a spec about the confidential table: its places and attributes, its records, and who is protected.
+"""The parts of a spec for the confidential table: places, attributes, records, and the protected unit.
 
 One file: parts that are checked against one another.
 """
@@ -35,7 +35,7 @@ _LARGEST = 2**62
 
 
 class SpecPart(BaseModel):
-    """A part of the spec: frozen, and unknown keys are refused."""
+    """A part of the spec, frozen, which refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
 
@@ -50,7 +50,7 @@ class Level(SpecPart):
 
     @property
     def key(self) -> str:
-        """Return the key column in published tables: its own column unless a figure is called so, else its name."""
+        """Return the key column in published tables: its own column, or its name if a figure has that column."""
         own = self.column is not None and self.prefix is None and not is_figure(self.column)
         return self.column if own else self.name  # pyright: ignore[reportReturnType]
 
@@ -135,7 +135,7 @@ class AttributePart(SpecPart):
 
     @property
     def is_read(self) -> bool:
-        """Return True if a row's value has to be translated to the domain."""
+        """Return True if a row's value must be translated to the domain."""
         return bool(self.bins or self.date or self.fold or self.other is not None or self.missing is not None)
 
     @model_validator(mode="after")
@@ -182,7 +182,7 @@ class AttributePart(SpecPart):
         return self
 
     def crossed(self, first: str, second: str) -> str:
-        """Return the advice for one recode that distinguishes all that two views distinguish together."""
+        """Return advice on one recode that replaces two views."""
         groups: dict[tuple[str, str], list[str]] = {}
         for value in self.values:
             groups.setdefault((self._group(first, value), self._group(second, value)), []).append(value)
@@ -224,7 +224,7 @@ class AttributePart(SpecPart):
 
 
 class CellColumn(SpecPart):
-    """The place in a wide table of the counts of one combination of attribute values."""
+    """A column of a wide table: the counts of one combination of attribute values."""
 
     count: str = Field(description="a column, or a sum of columns such as 'pop - vap'")
     where: dict[str, str] = Field(default_factory=dict)
@@ -236,7 +236,7 @@ class CellColumn(SpecPart):
 
 
 class ReferencePart(SpecPart):
-    """The reference person of a household, by a column's value."""
+    """The reference person of a household, named by a column's value."""
 
     column: Name = Field(description="a column of the persons")
     value: str = Field(description="what stands there for the one reference person of each household")
@@ -254,7 +254,7 @@ Apart = Literal[
 
 
 class JoinPart(SpecPart):
-    """The households of a table of persons: a second table of records, linked by their identifier."""
+    """A second table of households, linked to that of persons by an identifier."""
 
     counts: Name = Field(description="what a record of the second table stands for: household, ...")
     id: Name = Field(description="the column of both tables that says which household it is")
@@ -298,7 +298,7 @@ class TablePart(SpecPart):
     )
 
     def in_rows(self, attributes: Sequence[AttributePart]) -> tuple[AttributePart, ...]:
-        """Return the attributes that rows state in columns of their own: those that no column of counts names."""
+        """Return the attributes that rows state in columns of their own."""
         named = {name for cell in self.cells for name in cell.where}
         return tuple(part for part in attributes if part.name not in named)
 

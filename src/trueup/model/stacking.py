@@ -1,4 +1,4 @@
-"""Text of a spec that joins two tables, rewritten as that of one table in which households stand beside persons.
+"""Rewriting of a spec with two linked tables as a spec of one table that holds both kinds of records.
 
 A spec with `[table.join]` counts persons and the households that they live in. Its attributes belong to persons, to
 households or to the household's reference person, or count the persons of a household. Here they become attributes of
@@ -42,7 +42,7 @@ class View(NamedTuple):
 
 
 def stacked(document: Any) -> Any:
-    """Rewrite a spec's document; return it unchanged if it joins nothing, is rewritten already or is malformed."""
+    """Rewrite a spec's document; return it unchanged if it links no tables or is malformed."""
     table = document.get("table") if isinstance(document, Mapping) else None
     join = table.get("join") if isinstance(table, Mapping) else None
     if not isinstance(join, Mapping) or "attribute" in join:
@@ -63,7 +63,7 @@ _WRITTEN = {"attributes": "attribute", "queries": "query"}
 
 
 def _well_formed(document: Mapping) -> bool:
-    """Return True if the parts read here are of the right kinds; the spec's own checks report others."""
+    """Return True if the parts that are read here have the right types."""
     parts = [document.get(name, ()) for name in ("attribute", "query")]
     lists = all(isinstance(part, Sequence) and all(isinstance(x, Mapping) for x in part) for part in parts)
     return lists and isinstance(document.get("privacy"), Mapping) and "counts" in document["table"]
@@ -134,7 +134,7 @@ class _Stack:
         return (attribute["of"] == self.person) == (table == self.person)
 
     def _shared(self) -> list[str]:
-        """Return the household attributes that persons are counted by."""
+        """Return the household attributes by which persons are counted."""
         views = {name: a for a in self.attributes for name in self._views_of(a)}
         found = []
         for query in self.given.get("query", ()):
@@ -153,7 +153,7 @@ class _Stack:
 
     @staticmethod
     def _views_of(attribute: Mapping) -> dict[Any, Values]:
-        """Return an attribute and its recodes: for each, the values of every group."""
+        """Return the values of every group of an attribute and its recodes."""
         own = {attribute.get("name"): {v: [v] for v in attribute.get("values", ())}}
         return own | {r.get("name"): dict(r.get("groups", {})) for r in attribute.get("recode", ())}
 
@@ -189,7 +189,7 @@ class _Stack:
         }
 
     def _counted(self) -> list[dict[str, Any]]:
-        """Return the attributes that count persons, with the one that counts them all first."""
+        """Return the attributes that count persons, first the one that counts all."""
         found = [a for a in self.attributes if "persons" in a]
         if len([a for a in found if not a["persons"]]) != 1:
             raise ValueError(
@@ -200,7 +200,7 @@ class _Stack:
         return sorted(found, key=lambda a: bool(a["persons"]))
 
     def _refuse_crossed(self, counted: Sequence[Mapping]) -> None:
-        """Refuse counted sets of persons that cross; they must lie within each other or apart."""
+        """Refuse sets of counted persons that partly overlap."""
         views = [self._condition(a, *pair) for a in counted for pair in a["persons"].items()]
         for one, other in combinations(views, 2):
             sets = [set(view.groups["yes"]) for view in (one, other)]
@@ -235,7 +235,7 @@ class _Stack:
                 )
 
     def _condition(self, link: Mapping, name: str, values: Any) -> View:
-        """Return the view of persons that separates those who are counted from the others."""
+        """Return the view of persons that separates the counted ones from the others."""
         attribute = next((a for a in self.own[self.person] if name in self._views_of(a)), None)
         where = f"attribute '{link['name']}'"
         if attribute is None or len(link["persons"]) != 1:
@@ -257,7 +257,7 @@ class _Stack:
         return View(f"counted in {link['name']}", attribute["name"], {"yes": inside, "no": rest})
 
     def view(self, table: str, parts: Sequence[View]) -> str:
-        """Return the recode of records by some attributes of one table, made on first use."""
+        """Return the recode of records by some attributes of one table."""
         if not parts:
             return COUNTED_UNIT
         names = [a["name"] for a in self.own[table]]
@@ -322,7 +322,7 @@ class _Stack:
         return found
 
     def _named(self, table: str, names: Sequence[str], where: str) -> tuple[list[View], list[str]]:
-        """Return the views of one table that a query names, and those of both."""
+        """Return the views that a query names: of one table, and of both."""
         own, shared = [], []
         for name in names:
             attribute = next((a for a in self.attributes if name in self._views_of(a)), None)
@@ -354,7 +354,7 @@ class _Stack:
         return given
 
     def _zeros(self, zero: Mapping[str, str]) -> list[dict[str, str]]:
-        """Return a combination of attribute values as conditions on every kind of record that has it."""
+        """Return a combination of attribute values as conditions on all kinds of records with it."""
         both = {name: value for name, value in zero.items() if name in self.shared}
         rest = {name: value for name, value in zero.items() if name not in both}
         if not rest:

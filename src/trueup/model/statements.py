@@ -1,4 +1,4 @@
-"""Sentences of a guarantee; "exactly" is used only if some change of databases loses that much, else "at most"."""
+"""Sentences of a guarantee; "exactly" is used only for a loss that is attained, else "at most"."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def statements(
     *,
     attained: bool,
 ) -> tuple[str, ...]:
-    """Return the sentences on what one step costs, what is compared, and under which conditions.
+    """Return the sentences on the loss of one step, the compared databases, and conditions.
 
     `loss` is the sum of the costs of `parts`, the noise that the spec asks for.
     """
@@ -80,7 +80,7 @@ def _zcdp(loss: Loss, parts: Sequence[NoisePart]) -> str:
 def _shared(
     spec: Spec, constraints: Constraints, change: Change | str, currency: Currency
 ) -> tuple[str, ...]:
-    """Return sentences on the comparison of databases with the same invariants."""
+    """Return sentences on comparing databases with the same invariants."""
     rules = f"the invariants{' and structural zeros' if constraints.zeros else ''}"
     if constraints.bounds or constraints.linear:
         rules += " (leaving declared bounds and linear rules out of account)"
@@ -105,7 +105,7 @@ def _conditions(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
 
 
 def _checked(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
-    """Return the sentence on the declared rules that a release checks, each an exact answer about confidential counts.
+    """Return the sentence on rules that a release checks, each an exact answer about confidential counts.
 
     Those that link two tables are none: persons are counted in households before anything else is done with them.
     """
@@ -124,7 +124,7 @@ def _checked(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
 
 
 def limited(spec: Spec) -> str:
-    """Return the limit on a unit's records in words, such as `at most 5 of each patient`; empty if there is none.
+    """Return the limit on a unit's records as text, such as `at most 5 of each patient`.
 
     Records beyond the limit are in no count: what is published is no count of all records.
     """
@@ -136,7 +136,7 @@ def limited(spec: Spec) -> str:
 
 
 def limited_sentence(spec: Spec | None) -> str:
-    """Return the sentence that counts leave out a unit's records beyond its limit; empty if there is no limit."""
+    """Return the sentence that counts leave out records beyond a unit's limit."""
     if spec is None or not (most := limited(spec)):
         return ""
     return f"Every count is of {most} alone: what is beyond that is in none."
@@ -174,7 +174,7 @@ def _contribution_sentences(spec: Spec) -> Iterator[str]:
 
 
 def known(kept: Kept, measured: Sequence[Measured]) -> tuple[str, ...]:
-    """Return sentences on measured counts that follow from the invariants."""
+    """Return sentences on measured counts that the invariants determine."""
     sentences = []
     for margin in dict.fromkeys(h.margin for h in measured):
         fixed = kept.fixed(margin)

@@ -1,4 +1,4 @@
-"""Tables of a margin's counts: keys of places, readable names and attribute values beside the figures."""
+"""Tables of a margin's counts: keys of places, readable names, attribute values and figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Figures = Mapping[str, NDArray]
 
 
 def margin_asked(cells: Cells, table: Margin | str, by: str | Sequence[str] = ()) -> Margin:
-    """Read a table's name as a margin, with further attributes for it to be by.
+    """Return the margin that a table's name and further attributes denote.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def margin_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
 
 
 def named_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
-    """Return the same columns with readable names of places, if any, after their keys: `county name`; a whole has its level's.
+    """Return the key and attribute columns of every group, with readable names of places after the keys.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def named_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
 
 
 def place_keys(tree: Tree, level: int, places: NDArray | None = None) -> dict[str, NDArray]:
-    """Return the key columns of the places of a level, or of some of them, as published tables name them."""
+    """Return the key columns of some places of a level, as in published tables."""
     if tree.keys and tree.keys[level]:
         keys = tree.keys[level]
         return keys if places is None else {name: column[places] for name, column in keys.items()}
@@ -130,7 +130,7 @@ def place_keys(tree: Tree, level: int, places: NDArray | None = None) -> dict[st
 
 
 def readable_names(tree: Tree, level: int, places: NDArray | None = None) -> dict[str, NDArray]:
-    """Return the readable names of the places of a level, or of some, and of those that hold them, by `LEVEL name`."""
+    """Return the readable names of some places of a level and of those above, by `LEVEL name`."""
     places = np.arange(tree.sizes[level]) if places is None else places
     return {
         f"{tree.levels[at]} name": column[np.searchsorted(tree.starts(at, level), places, "right") - 1]
@@ -161,7 +161,7 @@ def position_of(cells: Cells, margin: Margin, attribute: str) -> int:
 
 
 def one_column_a_value(cells: Cells, margin: Margin, figure: NDArray, attribute: str) -> dict[str, NDArray]:
-    """Lay out the figures `(groups,)` of a margin with one column for each value of an attribute.
+    """Arrange the figures `(groups,)` of a margin with one column for each attribute value.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def one_column_a_value(cells: Cells, margin: Margin, figure: NDArray, attribute:
 
 
 def _of_places(cells: Cells, margin: Margin, columns: Figures) -> dict[str, NDArray]:
-    """Repeat each place for all attribute values of the margin, sharing one text among rows to save memory."""
+    """Repeat each place for all attribute values of the margin."""
     _, *sizes = cells.margin_shape(margin)
     per_place = int(np.prod(sizes, dtype=np.int64))
     if per_place == 1:

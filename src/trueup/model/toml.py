@@ -1,4 +1,4 @@
-"""TOML text of plain values, written and read, and the faults that pydantic finds in it, in the words of TOML."""
+"""TOML text of plain values, and messages on the faults that pydantic finds."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def amount_text(amount: Fraction) -> str:
 
 
 def inline_table(pairs: Mapping[str, Any]) -> str:
-    """Return a table as a line of a spec has it, with all keys in quotation marks.
+    """Return a table as one line of TOML, with quoted keys.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def _text(text: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return a value as a line of a spec has it.
+    """Return a value as TOML text.
 
     Examples
     --------
@@ -117,7 +117,7 @@ _DEEP_KEY = re.compile(r"""(?m)(?:^|[\[{,])[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*
 
 
 def read_toml(text: str, what: str = "the spec") -> dict[str, Any]:
-    """Read TOML text that somebody wrote by hand; messages call it `what`."""
+    """Read TOML text; errors name it `what`."""
     if len(text) > MAX_CHARACTERS:
         raise SpecError(f"{what} has more than {MAX_CHARACTERS:,} characters", needed="a spec in TOML")
     if _DEEP_KEY.search(text):
@@ -139,7 +139,7 @@ def read_toml(text: str, what: str = "the spec") -> dict[str, Any]:
 
 
 def _refuse_vast(value: Any, depth: int = 0) -> None:
-    """Refuse deep nesting and long numbers, which no spec needs and which fail later with unfit messages."""
+    """Refuse deep nesting and long numbers, which cause other errors later."""
     if depth > _DEEPEST:
         raise _too_deep()
     if isinstance(value, int) and value.bit_length() > 4 * _LONGEST:
@@ -202,7 +202,7 @@ def innermost(faults: Sequence[Any]) -> list[Any]:
 
 
 def fault_text(fault: Fault, document: Any = None, keys: Collection[str] = ()) -> str:
-    """Return in which key the fault lies and what belongs there.
+    """Return the text of a fault: the key, and what it should hold.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def fault_text(fault: Fault, document: Any = None, keys: Collection[str] = ()) -
 
 
 def _said(error: Any) -> str:
-    """Return the text of a part's error, to be included in that of the whole."""
+    """Return the text of a part's error in a form that fits into a longer one."""
     if not isinstance(error, TrueupError):
         return ""
     return "; ".join(
@@ -249,7 +249,7 @@ def _said(error: Any) -> str:
 
 
 def _place_in_spec(loc: Sequence[str | int], document: Any) -> str:
-    """Return a place in a spec for readers: an entry of a list by its name, or counted from 1."""
+    """Return words for a place in a spec: an entry of a list by its name, or counted from 1."""
     text, at = "", document
     for key, after in zip(loc, (*loc[1:], None)):
         at = _inside(at, key)

@@ -1,4 +1,4 @@
-"""Places in a hierarchy: nation / state / county, or whatever the levels are called."""
+"""Places in a hierarchy, such as nation / state / county."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from trueup.model.place_keys import (
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A hierarchy of places, level by level, the children of every place side by side.
+    """A hierarchy of places by level, in which siblings are consecutive.
 
     Every place has children down to the last level. A ragged hierarchy is padded: a place without
     children stands for itself on the levels below, so that each level partitions all the units.
@@ -199,7 +199,7 @@ class Tree:
 
     @cached_property
     def alone(self) -> tuple[NDArray[np.int8], ...]:
-        """Return for every place the highest level at which its ancestor there holds no other place of its level.
+        """Return for every place the highest level at which its ancestor contains no other place of its level.
 
         Examples
         --------
@@ -218,18 +218,18 @@ class Tree:
         return tops
 
     def leaf_ptr(self, level: int) -> NDArray[np.int64]:
-        """Return pointers `(size + 1,)`: place `i` of the level holds the leaves `leaf_ptr[i]:leaf_ptr[i + 1]`."""
+        """Return pointers `(size + 1,)`: place `i` contains the leaves `leaf_ptr[i]:leaf_ptr[i + 1]`."""
         return self.starts(level, len(self.levels) - 1)
 
     def starts(self, coarse: int, fine: int) -> NDArray[np.int64]:
-        """Return pointers `(size + 1,)` to where the descendants of each place of level `coarse` begin within level `fine`."""
+        """Return pointers `(size + 1,)` to the first descendant of each place of level `coarse` on level `fine`."""
         edges = np.arange(self.level_ptr[coarse], self.level_ptr[coarse + 1] + 1)
         for _ in range(fine - coarse):
             edges = self.child_ptr[edges]
         return edges - self.level_ptr[fine]
 
     def branch(self, top: int, first: int, last: int, bottom: int) -> Tree:
-        """Return the places `first:last` of level `top` with all below them down to level `bottom`, as a forest.
+        """Return the places `first:last` of level `top` with all places below them down to level `bottom`.
 
         Examples
         --------
@@ -253,7 +253,7 @@ class Tree:
         )
 
     def only(self, level: int, places: NDArray[np.int64]) -> tuple[Tree, NDArray[np.int64]]:
-        """Keep some places of a level with all below and above them; also return which leaves are kept.
+        """Keep some places of a level, with all below and above; also return the kept leaves.
 
         Examples
         --------
@@ -292,7 +292,7 @@ class Tree:
         return [self.label(level, place) for place in range(self.sizes[self.level(level)])]
 
     def label(self, level: str, place: int) -> str:
-        """Return the key of a place as one text, for errors and reports."""
+        """Return the key of a place as one text."""
         at = self.level(level)
         if not self.keys or not self.keys[at]:
             return level if self.sizes[at] == 1 else f"{level} {place}"

@@ -1,4 +1,4 @@
-"""Verbs: checks of the record that each is given, and the methods that a spec names for it."""
+"""Common code of verbs: checks of the given record, and choice of the named method."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 def takes_records(verb: Callable[P, R]) -> Callable[P, R]:
-    """Refuse, by name, an argument that is not the record which the verb's annotation asks for.
+    """Refuse, by name, an argument that is not a record of the annotated type.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def _refuse_unknown_options(verb: str, expected: Signature, options: Mapping[str
 
 
 def _refuse_other_kinds(verb: str, name: str, annotation: str, given: Any) -> None:
-    """Compare records by the names of their types, so that none need be imported."""
+    """Compare records by the names of their types, without importing these."""
     several = {kind: type_ for kind, type_ in _SEVERAL.items() if kind in annotation}
     for kind in several:
         annotation = annotation.replace(f" | {kind}", "")
@@ -144,7 +144,7 @@ def structural_misfit(method: Named, structure: str) -> str | None:
 
 
 def refuse_method(method: Named, why: str | None) -> None:
-    """Raise SpecError if there is a reason why a method does not fit."""
+    """Raise SpecError with the reason why a method does not fit, if there is one."""
     if why:
         raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="see `trueup methods`")
 

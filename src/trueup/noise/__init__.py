@@ -1,4 +1,4 @@
-"""Laws of noise (mass, moments, exact sampler, privacy cost), and laws of what others publish, which have no cost."""
+"""Laws of noise with mass, moments, exact sampler and privacy cost, and laws of perturbations by others."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ __all__ = [
 
 
 def _every() -> Iterator[Registry[Any]]:
-    """Yield the lists of laws; that of perturbations, which few specs name, is loaded if the others lack a name."""
+    """Yield the lists of laws; that of perturbations is loaded only if needed."""
     yield from (LAWS, JOINT_LAWS)
     from trueup.noise.perturbed import PERTURBATIONS
 
@@ -106,7 +106,7 @@ OF_VARIANCE: dict[str, Callable[[Fraction], Fraction]] = {
 
 
 def law_of_variance(name: str, variance: Fraction) -> Law:
-    """Return the law with a name and a variance (counts squared); no noise if it is 0.
+    """Return the named law with a given variance (counts squared); no noise if it is 0.
 
     Examples
     --------

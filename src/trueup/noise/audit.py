@@ -1,4 +1,4 @@
-"""Audits of a law's sampler: the privacy that its draws and tables show, against its claim.
+"""Audits of a law's sampler: the privacy loss that its draws and tables show, compared with the stated one.
 
 Everything is stated for one count that moves by one. The draws can refute a claim, at a stated confidence; they
 cannot prove it. The tables can be proven, and are: every first word, against an independent computation.
@@ -33,7 +33,7 @@ _DIGITS = 60
 
 @dataclass(frozen=True)
 class FirstWords:
-    """Outcome of a check: tables and cells checked, cells left open to later words, and cells with a wrong answer."""
+    """Results of a check of tables: cells checked, cells that later words decide, and wrong cells."""
 
     tables: int
     cells: int
@@ -42,7 +42,7 @@ class FirstWords:
 
 
 def check_first_words(law: Any) -> FirstWords:
-    """Check every cell of every table that the law's draws read first.
+    """Check every cell of all tables that the law's draws read first.
 
     A wide law is drawn digit by digit, so its digits' tables are checked; the wide discrete Gaussian is drawn
     by rejection, and the tables are those of its proposals.
@@ -65,7 +65,7 @@ def check_first_words(law: Any) -> FirstWords:
 
 
 def wrong_cells(table: Inversion, cdf: Cdf) -> int:
-    """Count cells whose answer is not that of every `U` that begins with them."""
+    """Count the cells whose answer is wrong for some `U` that begins with their bits."""
     cells = 1 << table.lookup_bits
     edges = [0, *(np.flatnonzero(np.diff(table.lookup)) + 1).tolist(), cells]
     wrong = 0
@@ -141,7 +141,7 @@ _ONE = Sensitivity.of(cells=1, each=1)
 
 @dataclass(frozen=True)
 class LogRatio:
-    """`log P(X = noise) / P(X = noise + 1)`: as drawn, as the law says, and the standard error."""
+    """`log P(X = noise) / P(X = noise + 1)`: from draws, from the law, and the standard error."""
 
     noise: int
     measured: float
@@ -267,7 +267,7 @@ def _refuse_unsuitable(law: Any, size: int, delta: float | None, confidence: flo
 
 
 def _claim(law: Any, delta: float | None) -> tuple[float, float]:
-    """Return (epsilon, delta): what the law says it costs, or its exact curve at another delta."""
+    """Return (epsilon, delta) as the law states them, or from its exact curve at another delta."""
     cost = law.cost(_ONE)
     if delta is None and cost.currency == "epsilon":
         return float(cost.amount), float(cost.delta)
@@ -276,7 +276,7 @@ def _claim(law: Any, delta: float | None) -> tuple[float, float]:
 
 
 def audit_histogram(law: Any, size: int, words: Words) -> Integers:
-    """Count `size` draws at `-reach .. reach`; draws beyond are counted at the ends."""
+    """Count `size` draws at `-reach .. reach`, with draws beyond counted at the ends."""
     reach = _audited_reach(law)
     counts = np.zeros(2 * reach + 1, dtype=np.int64)
     for start in range(0, size, _BLOCK):
@@ -290,7 +290,7 @@ def _audited_reach(law: Any) -> int:
 
 
 def claimed_epsilon(law: Any, delta: float) -> float:
-    """Return the epsilon at `delta` that the law's mass gives when one count moves by one."""
+    """Return the epsilon at `delta` that the law's mass implies when one count changes by one."""
     # The ratio of the masses of X and X + 1 falls in k, so the best tests are the events X <= k, and
     # epsilon(delta) is the largest log((F(k) - delta) / F(k - 1)).
     k = np.arange(-int(min(law.reach(1e-300), 2 * _WIDEST)) - 1, 1.0)
@@ -301,7 +301,7 @@ def claimed_epsilon(law: Any, delta: float) -> float:
 
 
 def epsilon_at_least(law: Any, halves: list[Integers], delta: float, confidence: float) -> float:
-    """Bound epsilon at `delta` from below: Clopper and Pearson, on events fixed before any draw."""
+    """Bound epsilon at `delta` from below by Clopper-Pearson limits on events fixed before any draw."""
     from scipy.special import betaincinv
 
     size = int(halves[0].sum())
@@ -320,7 +320,7 @@ def epsilon_at_least(law: Any, halves: list[Integers], delta: float, confidence:
 
 
 def _events(law: Any, size: int) -> Integers:
-    """Choose the ends `k <= 0` of at most 64 events, from the law alone, that draws will show often."""
+    """Choose the ends `k <= 0` of at most 64 events from the law alone."""
     k = np.arange(2 - _audited_reach(law), 1)
     frequent = k[law.cdf(k - 1) * size > 100]
     chosen = frequent if len(frequent) else k[-1:]
@@ -328,7 +328,7 @@ def _events(law: Any, size: int) -> Integers:
 
 
 def log_ratios(law: Any, counts: Integers) -> tuple[LogRatio, ...]:
-    """Compare adjacent log ratios with the law, where both values are expected 1,000 times."""
+    """Compare neighbouring log ratios with the law, where both values are expected at least 1,000 times."""
     reach = len(counts) // 2
     k = np.arange(1 - reach, reach)
     wanted, seen = counts.sum() * law.pmf(k), counts[1:-1]

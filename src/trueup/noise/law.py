@@ -1,4 +1,4 @@
-"""The interface of laws of noise: mass, moments, exact sampler, and the cost of a draw in exact fractions."""
+"""The interface of laws of noise: mass, moments, exact sampler, and exact privacy cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Currency = Literal["epsilon", "rho"]
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The largest distance that one unit of privacy can move a vector of counts.
+    """The largest distance by which one unit of privacy can change a vector of counts.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class Cost:
-    """Privacy loss of one release of one vector: pure epsilon (with delta) or zCDP rho.
+    """Privacy loss of releasing one vector: pure epsilon (with delta) or zCDP rho.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class Law(Protocol):
 
     @property
     def form(self) -> Form | None:
-        """Return its log mass if it is of this form, else None."""
+        """Return the law's log mass if it has this form, else None."""
         ...
 
     @property
@@ -181,7 +181,7 @@ class Law(Protocol):
         ...
 
     def says(self, published: float) -> str:
-        """Return in words what a value implies about the true count."""
+        """Return words for what a value implies about the true count."""
         ...
 
     def cdf(self, noise: ArrayLike) -> Reals:
@@ -193,7 +193,7 @@ class Law(Protocol):
         ...
 
     def tail(self, probability: float) -> Tail:
-        """Return the count that a draw exceeds in size with that probability at most."""
+        """Return the count that a draw exceeds in size with at most that probability."""
         ...
 
     def sample(self, size: int, words: Words) -> Integers:
@@ -209,5 +209,5 @@ class Law(Protocol):
         ...
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence, for reports and certificates."""
+        """Return a sentence on the law, for reports and certificates."""
         ...

@@ -1,4 +1,4 @@
-"""Distributions of the privacy loss of one count, as its law gives them.
+"""Distributions of the privacy loss of one count.
 
 The loss of an output x of noise P, beside the same noise Q around a count that is e larger, is `ln(P(x) / Q(x))`, and its
 distribution that of x under P. By symmetry the other direction has the same one. For noise whose mass is symmetric and
@@ -26,7 +26,7 @@ MAX_LOSSES = 1 << 21
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """Losses on a lattice, with masses that are never below the true ones.
+    """Losses on a lattice of values, with masses that are never below the true ones.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Losses:
 
 
 def pure_losses(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Losses:
-    """Return losses of anything (epsilon, delta)-DP: those of a randomised response, which none exceeds.
+    """Return the losses of randomised response, which dominate those of any (epsilon, delta)-DP mechanism.
 
     Source: Kairouz, Oh and Viswanath (2015), "The composition theorem for differential privacy", theorem 3.4.
 
@@ -77,7 +77,7 @@ def pure_losses(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Losses:
 
 
 def laplace_losses(epsilon: Fraction, change: int) -> Losses:
-    """Return losses of discrete Laplace noise: `epsilon (change - 2 j)` for noise j from 0 to `change`, or beyond.
+    """Return the losses of discrete Laplace noise.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def laplace_losses(epsilon: Fraction, change: int) -> Losses:
 
 
 def truncated_losses(epsilon: Fraction, bound: int, change: int, log_mass: Reals, beyond: float) -> Losses:
-    """Return losses of Laplace noise within a bound; outputs impossible under the other database add to delta.
+    """Return the losses of truncated Laplace noise; impossible outputs add to delta.
 
     Parameters
     ----------

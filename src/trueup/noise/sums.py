@@ -1,4 +1,4 @@
-"""Laws of sums of independent readings as log tables, by convolution or Monte Carlo.
+"""Laws of sums of independent noisy counts as log tables, by convolution or Monte Carlo.
 
 A *reading* of a count is its likelihood given its noisy versions: the masses proportional to the
 product of their laws, relative to the first noisy value. One noisy version gives the law itself
@@ -29,7 +29,7 @@ MIN_GAUSSIAN_VARIANCE = 16.0
 
 @dataclass(frozen=True, eq=False)
 class MassTable:
-    """Log masses at `low, low + 1, ...` (counts), the ends continued in a straight line.
+    """Log masses at `low, low + 1, ...` (counts), extended linearly at both ends.
 
     A convolution of log-concave laws lies below that line, and the line is reached only where
     readings contradict each other at odds below 1e-200.
@@ -50,14 +50,14 @@ class MassTable:
         return self.log[inside] + np.where(beyond < 0, -beyond * slopes[0], beyond * slopes[1])
 
     def _slopes(self) -> tuple[float, float]:
-        """Return the change of the log mass with each step outwards, at either end."""
+        """Return the change of the log mass per step outwards at both ends."""
         if self.log.size < 2:
             return -np.inf, -np.inf
         return min(self.log[0] - self.log[1], 0.0), min(self.log[-1] - self.log[-2], 0.0)
 
 
 def reading_masses(shape: Shape) -> tuple[int, Reals]:
-    """Return the normalised masses of one reading, and where they start (counts)."""
+    """Return the normalised masses of one noisy count, and the first count."""
     low = min(offset - reach(law) for law, offset in shape)
     high = max(offset + reach(law) for law, offset in shape)
     counts = window(low, high)
@@ -67,7 +67,7 @@ def reading_masses(shape: Shape) -> tuple[int, Reals]:
 
 
 def convolved(shapes: Shapes, distance: int) -> MassTable:
-    """Return the log masses of a sum of readings, accurate in relative terms out to `distance` from 0.
+    """Return the log masses of a sum of noisy counts, out to `distance` from 0.
 
     Sums of two-sided geometrics need no windows of their own: `q^|k|` is a geometric law run
     forwards after one run backwards, and running one is a recursive filter with positive terms. Nor do sums of wide
@@ -106,7 +106,7 @@ def convolved(shapes: Shapes, distance: int) -> MassTable:
 
 
 def _wide_gaussian(shape: Shape) -> tuple[float, float] | None:
-    """Return centre and variance of a reading whose log mass is a wide parabola; None of any other."""
+    """Return centre and variance of a noisy count with wide Gaussian noise; None for others."""
     forms = [law.form for law, _ in shape]
     if not all(f and f.slope == 0 and f.curvature > 0 and f.reach == np.inf for f in forms):
         return None
@@ -116,7 +116,7 @@ def _wide_gaussian(shape: Shape) -> tuple[float, float] | None:
 
 
 def _gaussian(counts: NDArray[np.int64], bells: list[tuple[float, float, int]]) -> Reals:
-    """Return masses of a sum of wide Gaussian readings (centre, variance, count); all mass is at 0 if there are none."""
+    """Return the masses of a sum of noisy counts with wide Gaussian noise."""
     centre = sum(count * mean for mean, _, count in bells)
     variance = sum(count * v for _, v, count in bells)
     if not variance:
@@ -143,7 +143,7 @@ def reach(law) -> int:
 
 
 def _least_variance(shape: Shape) -> float:
-    """Return an upper bound on the variance of a reading (counts squared)."""
+    """Return an upper bound on the variance of a noisy count (counts squared)."""
     return min(law.variance for law, _ in shape)
 
 
@@ -181,7 +181,7 @@ def _power(low: int, masses: Reals, times: int, edge: int) -> tuple[int, Reals]:
 
 
 def _trim(low: int, masses: Reals, edge: int) -> tuple[int, Reals]:
-    """Keep the masses that lie in the window -edge..edge and are not negligible."""
+    """Keep the masses in the window -edge..edge that are not negligible."""
     first, last = max(-edge - low, 0), min(edge - low + 1, masses.size)
     kept = masses[first:last]
     inside = np.flatnonzero(kept > 1e-300)[[0, -1]]
@@ -189,7 +189,7 @@ def _trim(low: int, masses: Reals, edge: int) -> tuple[int, Reals]:
 
 
 def _added(masses: Reals, low: int, other: Reals) -> Reals:
-    """Convolve masses on their window, which is centred."""
+    """Convolve masses on a common centred window."""
     whole = np.convolve(masses, other)
     first = -low
     return whole[first : first + masses.size]

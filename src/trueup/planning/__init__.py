@@ -49,7 +49,7 @@ class AreaTable:
 
     @classmethod
     def read(cls, mapping: Any, column: str, cells: Cells, by: Sequence[str] = ()) -> AreaTable:
-        """Read a table with a row for each place of each area: a column of areas, and the keys of the last level.
+        """Read areas from a table with a row for each place of each area.
 
         Of several key columns those are enough that tell all places apart.
 
@@ -111,7 +111,7 @@ class AreaTable:
 
 
 def _telling_columns(keys: Keys, given: Collection[str]) -> Keys:
-    """Return the key columns in a mapping if they alone distinguish all places; otherwise all."""
+    """Return the key columns of a mapping if they alone identify all places; otherwise all key columns."""
     held = {name: key for name, key in keys.items() if name in given}
     apart = len(set(zip(*(key.tolist() for key in held.values())))) if held else 0
     return held if apart and apart == len(next(iter(keys.values()))) else keys
@@ -131,7 +131,7 @@ NEEDED = "TABLE=COUNTS or TABLE=COUNTS@PERCENT%, such as 'county x sex=10@95%'"
 
 @dataclass(frozen=True)
 class Target:
-    """A wanted margin of error of a table.
+    """A required margin of error of a table.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class Target:
 
     @property
     def table(self) -> str:
-        """Return its name."""
+        """Return the name of the table."""
         return f"mean:{self.margin}" if self.mean else str(self.margin)
 
     def __str__(self) -> str:
@@ -162,7 +162,7 @@ class Target:
 def read_targets(
     given: Mapping[str, object] | Iterable[str], constraints: Constraints, areas: str | None = None
 ) -> tuple[Target, ...]:
-    """Read targets, as a mapping from tables to margins of error or as texts; `areas` are off the hierarchy."""
+    """Read targets from a mapping of tables to margins of error, or from texts."""
     texts = [f"{k}={v}" for k, v in given.items()] if isinstance(given, Mapping) else list(given)
     targets = tuple(_target(text, constraints, areas) for text in texts)
     names = [t.table for t in targets]
@@ -187,7 +187,7 @@ def _target(text: str, constraints: Constraints, areas: str | None) -> Target:
 
 
 def read_table(name: str, cells: Cells, areas: str | None = None) -> Margin:
-    """Return the table that a name such as 'county x sex' means; its places may be areas off the hierarchy."""
+    """Return the table that a name such as 'county x sex' denotes."""
     first, *attributes = (part.strip() for part in name.split(" x "))
     if first == areas:
         return Margin(first, tuple(r.name for r in cells.recodes(attributes) if r.name))

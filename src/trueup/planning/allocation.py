@@ -26,7 +26,7 @@ DIGITS = 7
 
 @dataclass(frozen=True)
 class Priced:
-    """A table, its noise and the cost of it.
+    """A measured table with its noise and cost.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Priced:
     cost: Fraction
 
     def variance(self, cost: Fraction) -> float:
-        """Return the variance of the noise (counts squared) if the table is given another `cost`."""
+        """Return the variance of the noise (counts squared) at another `cost` of the table."""
         if self.law is None or (self.cost and not cost):
             return np.inf
         return self.law.variance if not self.cost else self.law.scaled(cost / self.cost).variance
@@ -51,7 +51,7 @@ class Priced:
 
 @dataclass(frozen=True)
 class Reached:
-    """A target and its expected margin.
+    """A target with its expected margin of error.
 
     Attributes
     ----------
@@ -73,13 +73,13 @@ class Reached:
 
     @property
     def ratio(self) -> float:
-        """Return the expected margin over the wanted one: at most 1 if the target is met."""
+        """Return the expected margin of error divided by the required one."""
         return self.margin / self.target.counts
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """A statement proved of a division.
+    """A proved statement on a division of the budget.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Certificate:
 
 @dataclass(frozen=True, repr=False)
 class Allocation(ThreeLines):
-    """A division of a budget, in exact amounts, and the error to expect of it.
+    """A division of a budget in exact amounts, with expected errors.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class Allocation(ThreeLines):
 
 
 def prices(tables: Sequence[Priced], currency: str) -> Prices:
-    """Return the prices of the tables' precisions; every table has a cost."""
+    """Return the prices of the tables' precisions."""
     laws: list[Any] = [table.law.scaled(Fraction(1)) for table in tables if table.law]
     costs = np.array([float(table.cost) for table in tables])
     if currency == "rho":
@@ -170,7 +170,7 @@ def prices(tables: Sequence[Priced], currency: str) -> Prices:
 
 
 def exact_amounts(costs: Reals, total: Fraction | None) -> list[Fraction]:
-    """Return exact amounts near costs (k,): rounded up, or summing to a given total.
+    """Return exact amounts near costs (k,), rounded up or summing to a given total.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def exact_amounts(costs: Reals, total: Fraction | None) -> list[Fraction]:
 
 
 def planned_spec(spec: Spec | Problem | str | Path, plan: Allocation) -> Spec:
-    """Return the spec with the budgets of a plan; tables without budgets leave their query, empty queries the spec.
+    """Return the spec with the budgets of a plan, without tables that get none.
 
     Budgets that cost nothing, as that of a total that replacing a unit leaves alone, stay as they are.
 

@@ -1,4 +1,4 @@
-"""Bounds on the records of one unit: what each leaves out, beside the noise that it requires.
+"""Limits on the records of one unit: the records that they leave out, and the noise that they need.
 
 Noise is scaled to the bound, so a low one makes counts precise and too low, a high one complete and noisy. How many records
 units have is confidential; here it is stated by whoever chooses, from an earlier year, another place, or a guess.
@@ -63,7 +63,7 @@ class RecordsOfUnits:
         return round(sum(many * share for many, share in self.shares.items()), 12)
 
     def left_out(self, bound: int) -> float:
-        """Return the share of all records that are beyond a bound of each unit.
+        """Return the share of all records beyond a limit for each unit.
 
         Examples
         --------
@@ -73,7 +73,7 @@ class RecordsOfUnits:
         return sum(max(many - bound, 0) * share for many, share in self.shares.items()) / self.mean
 
     def bounds(self, own: int) -> list[int]:
-        """Return candidate bounds: the spec's own, the most that a unit has, and round numbers below.
+        """Return candidate limits: the spec's own, the largest number of a unit, and round numbers below.
 
         Examples
         --------
@@ -85,13 +85,13 @@ class RecordsOfUnits:
         return sorted({own, most, *(bound for bound in round_ones if bound < most)})
 
     def dropped(self, bound: int, units: int) -> int:
-        """Return how many records of so many units are beyond a bound of each."""
+        """Return how many records of so many units are beyond a limit."""
         return round(self.left_out(bound) * self.mean * units)
 
 
 @dataclass(frozen=True)
 class WeighedBound:
-    """The effect of a bound on a count of average size in each table.
+    """The effect of a limit on an average count of each table.
 
     Attributes
     ----------
@@ -109,12 +109,12 @@ class WeighedBound:
     noise: Mapping[str, float]
 
     def typical(self, table: str) -> float:
-        """Return the root mean square error (counts) of a count taken as one of all records."""
+        """Return the root mean squared error (counts) of a count that is a given share of all records."""
         return float(np.hypot(self.left_out[table], self.noise[table]))
 
 
 def weigh_bounds(problem: Problem, stated: RecordsOfUnits, units: int) -> tuple[WeighedBound, ...]:
-    """Weigh bounds on the records of one unit by the noise of what is measured and the records left out.
+    """Compare limits on the records of one unit by their noise and the records left out.
 
     Parameters
     ----------

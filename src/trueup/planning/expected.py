@@ -1,4 +1,4 @@
-"""Expected error of weighted least squares at every table, as a function of the precisions."""
+"""Expected least-squares errors of tables as functions of the precisions of measurements."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEPT_SWEEPS = 2
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Measured tables on a hierarchy, and the errors of least squares on all of them.
+    """Measured tables on a hierarchy, with the least-squares errors of all tables.
 
     Nonnegativity and rounding are left out; structural zeros too, where dense blocks of theirs would be too wide.
 
@@ -81,7 +81,7 @@ class Expected:
         areas: AreaTable | None = None,
         zeros: Sequence[Mapping[str, str]] = (),
     ) -> Expected:
-        """Prepare for measured tables and further ones whose errors are asked for.
+        """Prepare expected errors for measured tables and for further ones.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class Expected:
 
     @cached_property
     def needed(self) -> NDArray[np.bool_]:
-        """Return a smallest set (k,) of tables that determine the finest cells, leaving out coarse tables first.
+        """Return a mask (k,) of a smallest set of tables that determines the finest cells.
 
         Of a family these are its largest tables.
         """
@@ -151,7 +151,7 @@ class Expected:
         return self._means[margin]
 
     def worst(self, swept: Swept, margin: Margin) -> tuple[float, int, int]:
-        """Return the largest error variance of a table, and the context and kind of its cell."""
+        """Return the largest error variance of a table, with the context and kind of its cell."""
         variances = self.model.variances(swept, self.level(margin), self.forms(margin))
         context, kind = np.unravel_index(int(np.argmax(variances)), variances.shape)
         return float(variances[context, kind]), int(context), int(kind)
@@ -169,7 +169,7 @@ class Expected:
         return {}
 
     def _swept(self, precisions: Reals) -> Swept:
-        """Return covariances at precisions, kept for further questions on them."""
+        """Return covariances at given precisions, from a cache."""
         key = precisions.tobytes()
         found = self._sweeps.pop(key, None) or self.sweep(precisions)
         self._sweeps[key] = found
@@ -178,7 +178,7 @@ class Expected:
         return found
 
     def errors(self, precisions: Reals, margins: Sequence[Margin]) -> tuple[Reals, Reals]:
-        """Return mean and largest error variance (counts squared) of tables, from precisions (k,), infinite if exact."""
+        """Return mean and largest error variances (counts squared) of tables at precisions (k,)."""
         swept = self._swept(precisions)
         wanted = [(self.level(m), self.mean_form(m), 1.0) for m in margins]
         return self.model.means(swept, wanted)[0], np.array([self.worst(swept, m)[0] for m in margins])
@@ -191,7 +191,7 @@ class Expected:
         return np.array([means @ [weight for *_, weight in wanted]]), self._of_measured(slopes[None])
 
     def of_areas(self, margin: Margin) -> bool:
-        """Return True if a table is by areas off the hierarchy."""
+        """Return True if a table is by areas that cut across the hierarchy."""
         return self.areas is not None and margin.level == self.areas.column
 
     @cached_property
@@ -200,7 +200,7 @@ class Expected:
         return self.areas.laid_out(self.cells, self.model.shapes)
 
     def _area_errors(self, swept: Swept, target: Target) -> tuple[Reals, list[Parts]]:
-        """Return error variances (areas, forms) of a target by areas, and the forms: each kind of cell, or their mean."""
+        """Return error variances (areas, forms) of a target by areas, and the forms."""
         forms = [self.mean_form(target.margin)] if target.mean else self.forms(target.margin)
         return area_variances(self.model, swept, self._laid_out, forms), forms
 
@@ -224,7 +224,7 @@ class Expected:
         return value, self.cells.tree.label(target.margin.level, self.model.shapes.first(level, context))
 
     def largest(self, precisions: Reals, targets: Sequence[Target], limits: Reals) -> tuple[Reals, Reals]:
-        """Return error variances of targets as shares of their limits (j,), and minus their derivatives (j, k)."""
+        """Return error variances of targets divided by their limits (j,), and minus their derivatives (j, k)."""
         swept = self.sweep(precisions)
         values, slopes = np.zeros(len(targets)), np.zeros((len(targets), len(self.model.tables)))
         single = []
@@ -243,7 +243,7 @@ class Expected:
         return values / limits, self._of_measured(slopes) / limits[:, None]
 
     def _of_measured(self, slopes: Reals) -> Reals:
-        """Leave out the derivatives by the precision of a family's full cross."""
+        """Return derivatives without those by the precision of the full cross."""
         return slopes[:, : len(self.measured)]
 
     def _largest_area(self, swept: Swept, target: Target) -> tuple[float, Reals]:

@@ -41,7 +41,7 @@ def normal_ratio(confidence: float) -> float:
 
 
 def margin_ratio(expected: Expected, precisions: Reals, target: Target) -> float:
-    """Return the margin of error per standard deviation of a target's worst count under discrete Laplace noise.
+    """Return the margin of error per standard deviation for a target's worst count under discrete Laplace noise.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def margin_ratio(expected: Expected, precisions: Reals, target: Target) -> float
 
 
 def _leading(shares: Reals, times: Reals) -> NDArray[np.int64]:
-    """Return terms with non-negligible shares of the variance; the rest has almost a normal law's fourth moment."""
+    """Return the terms with most of the variance; the rest is nearly normal."""
     kurtosis = shares**2 / times
     order = np.argsort(-kurtosis)
     left = kurtosis.sum() - np.cumsum(kurtosis[order])
@@ -79,7 +79,7 @@ def _leading(shares: Reals, times: Reals) -> NDArray[np.int64]:
 def noise_weights(
     expected: Expected, swept: Swept, precisions: Reals, target: Target, cell, context: int
 ) -> Iterator[tuple[Reals, Reals, Reals]]:
-    """Yield weights of noises in a target's error, how often each occurs, and the precisions of their tables."""
+    """Yield weights of noise terms in a target's error, their numbers, and precisions of their tables."""
     model, marginal = expected.model, expected.marginal(target.margin)
     for level, times, x in _covariances(model, swept, expected.level(target.margin), marginal, cell, context):
         for (at, table), p in zip(model.tables, precisions):
@@ -91,7 +91,7 @@ def noise_weights(
 
 
 def _covariances(model: ErrorVariances, swept: Swept, level: int, marginal, cell, context: int):
-    """Return covariances (cells,) of the estimate with nodes on its path and their children: level, number, values."""
+    """Return covariances (cells,) of the estimate with nodes on its path and their children."""
     path = [context]
     for above in range(level, 0, -1):
         path.insert(0, int(model.shapes.parent[above][path[0]]))
@@ -134,14 +134,14 @@ def _along(model: ErrorVariances, swept: Swept, i: int, c: int, shapes: list[int
 
 
 def _of_one(precision: float, confidence: float) -> float:
-    """Return the smallest whole margin of one discrete Laplace noise: `P(|X| > m) = 2 q^(m+1) / (1 + q)`, q = exp(-epsilon)."""
+    """Return the smallest whole margin of error of one discrete Laplace noise term."""
     epsilon = epsilon_at(precision)
     beyond = (1 - confidence / 100) * (1 + np.exp(-epsilon)) / 2
     return float(max(np.ceil(-np.log(beyond) / epsilon - 1 - 1e-9), 0.0))
 
 
 def _quantile(weights: Reals, times: Reals, of: Reals, variance: float, probability: float) -> float:
-    """Return the quantile x with `P(|error| <= x)` equal to a probability; weights are standard deviations in a common unit."""
+    """Return the x at which `P(|error| <= x)` equals a probability."""
     t = 2 * np.pi / PERIOD * np.arange(1, TERMS + 1)
     rest = max(0.0, 1 - float((weights**2 * times / of).sum()))
     log = -(rest + SMOOTHED**2) * t**2 / 2

@@ -1,4 +1,4 @@
-"""Least budgets whose margins of error meet targets, or divisions of a given one that come nearest to them."""
+"""Smallest budgets whose margins of error meet targets, or divisions of a budget that come nearest to them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from trueup.planning.task import PlanningTask
 
 
 def meet(task: PlanningTask, total: Fraction | None, gap: float | None = None) -> Allocation:
-    """Return the least budget that meets the targets; of a given total, the division with the least ratio of margin to target.
+    """Return the smallest budget that meets the targets, or the division of a given total with the smallest ratio.
 
     With a `gap` the budget may be larger than the least by that share, and no bound over other mechanisms is sought.
     """
@@ -81,7 +81,7 @@ def _refuse_areas(task: PlanningTask) -> None:
 def _meet_pure(
     task: PlanningTask, total: Fraction | None, per_deviation: Reals, *, quick: bool = False
 ) -> Allocation:
-    """Plan under Laplace noise, where margins per deviation depend on the plan and are found together with it."""
+    """Plan under Laplace noise, where margins per standard deviation depend on the plan."""
     last = task.found.precisions if quick else None
     if last is not None:
         per_deviation = np.array(
@@ -128,7 +128,7 @@ def _kind(target: Target) -> tuple[Margin, bool, float]:
 
 
 def _pure_bound(task: PlanningTask, costs: Reals) -> tuple[float, Reals]:
-    """Return a lower bound of the cost of errors as small as a division's, and its margins per standard deviation."""
+    """Return a lower bound on the cost of a division's errors, and margins per standard deviation."""
     assert isinstance(task.prices, Hyperbolic)
     p = task.prices.precision(costs)[0]
     per_deviation = _ratios(task, p)
@@ -152,7 +152,7 @@ def _least_pure(
 def _factor_for(
     task: PlanningTask, per_deviation: Reals, total: float, start: float, near: Sequence[Reals]
 ) -> float:
-    """Return the factor of all targets at which the least budget is the given total (secant steps in logarithms)."""
+    """Return the common factor of all targets at which the smallest budget equals the given total."""
     log, slope = float(np.log(start)), -1.0
     before = None
     for _ in range(8):
@@ -167,7 +167,7 @@ def _factor_for(
 
 
 def _scaled_to_meet(task: PlanningTask, costs: Reals) -> Reals:
-    """Return costs times the least factor (within .0005) at which margins meet the targets, with the same noise laws."""
+    """Return costs times the smallest factor (within .0005) at which margins meet the targets."""
     wanted = np.array([t.counts for t in task.targets])
 
     def met(factor: float) -> bool:
@@ -195,7 +195,7 @@ def _variances(task: PlanningTask, of_priced: Reals) -> Reals:
 
 
 def _needed_factor(task: PlanningTask, costs: Reals, per_deviation: Reals) -> float:
-    """Return the factor by which costs have to grow to meet the targets exactly."""
+    """Return the factor by which costs must grow to meet the targets."""
     p = task.prices.precision(costs)[0]
     limits = np.array([t.counts for t in task.targets]) ** 2 / per_deviation**2
     return float((_variances(task, p) / limits).max())
@@ -206,7 +206,7 @@ LIVE = 5e-2
 
 
 class Planner:
-    """A spec laid out once for planning, for a page or a program that moves targets.
+    """A spec prepared for planning with changing targets.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ class Planner:
         total: Fraction | None = None,
         quick: bool = False,
     ) -> Allocation:
-        """Plan with these targets and total, as `trueup.plan` does.
+        """Plan with these targets and this total, as `trueup.plan` does.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Least budgets whose errors meet limits, and least errors that a budget buys, each with its certificate.
+"""Smallest budgets whose errors meet limits, and smallest errors for a budget, with certificates.
 
 Let p be the precisions of the tables and V_j(p) the error variance of a functional under least squares, with slopes
 `g_j = -dV_j/dp`. V_j is homogeneous of degree -1, so `g_j.p = V_j`, and for any p and q
@@ -67,18 +67,18 @@ class LinearPrices:
         return self.price * precisions
 
     def precision(self, costs: Reals) -> tuple[Reals, Reals]:
-        """Return precisions that costs buy, and their derivatives."""
+        """Return the precisions that costs buy, and their derivatives."""
         return costs / self.price, 1 / self.price
 
 
 @dataclass(frozen=True, eq=False)
 class Hyperbolic:
-    """Prices of discrete Laplace noise: sensitivity times the epsilon at which `cosh(epsilon) - 1` is the precision."""
+    """Prices of discrete Laplace noise: sensitivity times the epsilon at a given precision."""
 
     sensitivity: Reals
 
     def refuse(self, total: Fraction | int) -> None:
-        """Refuse a budget under which noise is almost surely zero, since its variance underflows."""
+        """Refuse a budget under which the noise is almost surely zero."""
         most = MOST_EPSILON * float(self.sensitivity.min())
         if total > most:
             raise SpecError(
@@ -91,12 +91,12 @@ class Hyperbolic:
         return self.sensitivity * epsilon_at(precisions)
 
     def precision(self, costs: Reals) -> tuple[Reals, Reals]:
-        """Return precisions that costs buy, and their derivatives."""
+        """Return the precisions that costs buy, and their derivatives."""
         epsilon = costs / self.sensitivity
         return 2 * np.sinh(epsilon / 2) ** 2, np.sinh(epsilon) / self.sensitivity
 
     def least(self, total: float) -> float:
-        """Return the least cost of precisions of a given sum: `cosh(a) - 1 + cosh(b) - 1 <= cosh(a + b) - 1`."""
+        """Return the smallest cost of precisions with a given sum."""
         return float(self.sensitivity.min() * epsilon_at(total))
 
     def slope(self, precisions: Reals) -> Reals:
@@ -106,7 +106,7 @@ class Hyperbolic:
 
 
 def epsilon_at(precisions: Any) -> Any:
-    """Return the epsilon at which discrete Laplace noise of sensitivity 1 has such precisions: `arccosh(1 + p)`."""
+    """Return the epsilon of discrete Laplace noise with sensitivity 1 at given precisions: `arccosh(1 + p)`."""
     return 2 * np.arcsinh(np.sqrt(precisions / 2))
 
 
@@ -115,7 +115,7 @@ Prices = LinearPrices | Hyperbolic
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """Precisions (k,), their cost, a lower bound of the cost of any that keep the limits, and evaluations made."""
+    """Precisions (k,), their cost, a lower bound on any admissible cost, and the number of evaluations."""
 
     precisions: Reals
     cost: float
@@ -124,13 +124,13 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """Return the share by which any plan could at most be cheaper."""
+        """Return the share by which another plan could at most be cheaper."""
         return self.cost / self.bound - 1
 
 
 @dataclass
 class Limits:
-    """Limits on error variances, and the inequalities found for them.
+    """Limits on error variances, with the inequalities found for them.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class Limits:
     binding: set[int] = field(default_factory=set)
 
     def least(self, price: Reals, start: Reals | None = None, gap: float = GAP) -> Optimum:
-        """Return precisions of least linear cost that keep every limit, once no plan is cheaper by more than `gap`."""
+        """Return the cheapest precisions that satisfy every limit, within the relative `gap`."""
         if (
             start is not None and self.rows
         ):  # half-way between an earlier solution and the least that is known to be needed
@@ -182,7 +182,7 @@ class Limits:
         return Optimum(best, float(price @ best), bound, self.evaluations)
 
     def _kept(self, p: Reals) -> Reals:
-        """Return a multiple of p that just keeps every limit, and remember the inequalities at p."""
+        """Return the smallest multiple of p that satisfies every limit, and store the inequalities there."""
         p = np.maximum(p, self.floor * p.sum())
         shares, slopes = self.evaluate(p)
         self.evaluations += 1
@@ -230,13 +230,13 @@ class Limits:
         return found.x * unit
 
     def _likely(self, rows: Reals) -> NDArray[np.intp]:
-        """Return positions of the inequalities that bound the last program, and of the newest."""
+        """Return the positions of inequalities that were active in the last program, and of the newest."""
         newest = range(max(len(rows) - 2 * rows.shape[1], 0), len(rows))
         return np.array(sorted(self.binding | set(newest)), np.intp)
 
 
 def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]) -> tuple[Optimum, int]:
-    """Return the best of local optima under concave prices, and how many of them are as good.
+    """Return the best of several local optima under concave prices, and how many are as good.
 
     Its bound holds for every plan: total precision is bounded by the linear program with equal prices.
     """
@@ -251,7 +251,7 @@ def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]
 
 
 def _linearised(limits: Limits, prices: Hyperbolic, start: Reals, known: Sequence[Optimum]) -> Optimum:
-    """Return a local optimum: solve with the prices at the last solution, which majorise a concave cost, until it stays.
+    """Return a local optimum by repeatedly linearising concave prices.
 
     A solution that comes as near as `SAME` to an optimum that is known leads there, and is not followed.
     """

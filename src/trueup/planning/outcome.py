@@ -1,4 +1,4 @@
-"""Results of a plan, laid out by table, with the sentences that state what is proved.
+"""Results of a plan by table, with sentences on what is proved.
 
 The bounds are lower ones, on the budget of any mechanism that adds Gaussian noise to linear queries, whichever queries they are.
 
@@ -41,7 +41,7 @@ ROUNDS = 300
 
 @dataclass(frozen=True)
 class NestedGroups:
-    """Nested groupings of places or of an attribute's values, coarse first: sizes, and the sums over groups of 1 / u."""
+    """Nested groupings of places or attribute values, coarse first."""
 
     sizes: Reals
     inverse: Reals
@@ -49,7 +49,7 @@ class NestedGroups:
 
     @classmethod
     def of(cls, groupings: Sequence[NDArray[np.int64]], weights: Reals) -> NestedGroups:
-        """Build nested groupings from the group of every element in each grouping, and the elements' weights."""
+        """Build nested groupings from group numbers of elements, and their weights."""
         masses = [np.bincount(groups, weights) for groups in groupings]
         return cls(
             np.array([len(m) for m in masses]),
@@ -65,7 +65,7 @@ class NestedGroups:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A target's table and its limit on the largest variance, or on the mean if `mean`."""
+    """A target's table, with a limit on the largest variance, or on the mean if `mean`."""
 
     level: int
     marginal: Marginal
@@ -81,7 +81,7 @@ def least_rho(
     replace: bool,
     fixed: bool = False,
 ) -> float | None:
-    """Return a lower bound of rho over all Gaussian linear mechanisms; None if recodes of one attribute cross.
+    """Return a lower bound on rho over all Gaussian linear mechanisms; None if recodes cross.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def least_rho(
 
 
 def _nested_groupings(cells: Cells, marginals: Sequence[Marginal]) -> list[list[NDArray[np.int64]]] | None:
-    """Return for every attribute its nested groupings, coarse first; None if two of them cross."""
+    """Return the nested groupings of every attribute, coarse first; None if two cross."""
     chains = []
     for axis, attribute in enumerate(cells.attributes):
         groupings = {m[axis].tobytes(): m[axis] for m in marginals}
@@ -188,14 +188,14 @@ MUCH, MOST_NAMED = 2.0, 3
 
 
 def pruned(task: PlanningTask, costs: Reals) -> Reals:
-    """Return costs without those that are, or buy, next to nothing."""
+    """Return costs without negligible ones."""
     bought = task.prices.precision(costs)[0]
     little = (costs < MIN_BUDGET_SHARE * costs.sum()) | (bought < MIN_BUDGET_SHARE * bought.sum())
     return np.where(little & (task.floor == 0), 0.0, costs)
 
 
 def about_discrete(task: PlanningTask, total: float) -> tuple[str, ...]:
-    """Return what the proof leaves out if a table's noise is so narrow that its variance differs from its parameter."""
+    """Return a note on noise so narrow that its variance differs from its parameter."""
     from trueup.noise import DiscreteGaussian
 
     assert not isinstance(task.prices, Hyperbolic)
@@ -216,7 +216,7 @@ def about_local_optima(solves: int, agree: int) -> str:
 def least_of_mechanisms(
     task: PlanningTask, wanted: Sequence[tuple[Margin, float, bool]], *, fixed: bool = False
 ) -> float | None:
-    """Return the least rho of any Gaussian mechanism, in the currency of the spec; None if it is not known."""
+    """Return the smallest rho of any Gaussian mechanism; None if it is not known."""
     expected, spec = task.expected, task.spec
     zeros = expected.fold is not None and not expected.fold.trivial
     if zeros or any(not contribution(spec, q).exact for q in spec.queries):
@@ -273,7 +273,7 @@ def allocation_of(
 
 
 def _about_others(task: PlanningTask, planned: Reals, given: Reals) -> str | None:
-    """Return which tables have no target and a much larger error than with the spec's own budgets, or None."""
+    """Return a note on tables without a target whose error becomes much larger, or None."""
     aimed = {target.margin for target in task.targets}
     worse = [
         (float(then / now), f"'{margin}' {now:.3g} to {then:.3g}")

@@ -1,4 +1,4 @@
-"""Plan a budget: the cost of each table, before anything is spent."""
+"""Plans of a budget: the cost of each table, before anything is spent."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def plan(
     areas: Any = None,
     column: str = "area",
 ) -> Allocation:
-    """Find the least budget whose errors meet targets, or the division of a budget with the least error.
+    """Find the smallest budget whose errors meet targets, or the division of a budget with the smallest error.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class EpsilonAtDelta:
         return found
 
     def factor(self, parts: Sequence[NoisePart]) -> Fraction:
-        """Return a nearly maximal factor for the cost of all noise within it.
+        """Return a nearly maximal factor for all costs within the given epsilon at delta.
 
         Epsilon grows about like a power of the cost, between a square root and the cost itself; the power is that of the
         last two steps.

@@ -1,4 +1,4 @@
-"""A spec laid out for planning: its tables, their prices, and the targets or weights to reach."""
+"""A spec prepared for planning: tables, prices, and targets or weights."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_TABLES_LEFT_OUT = 6
 
 @dataclass(eq=False)
 class Findings:
-    """Results of the plans of one set of tables, which hold for later plans with any targets.
+    """Results of earlier plans that hold for any targets.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Findings:
     given: dict[tuple[Margin, bool], float] = field(default_factory=dict)
 
     def known(self, targets: Sequence[Target], limits: Reals) -> list[Reals]:
-        """Return the newest inequalities about targets, at their limits."""
+        """Return the newest inequalities on targets, scaled to their limits."""
         held = [(self.rows.get((t.margin, t.mean)), limit) for t, limit in zip(targets, limits)]
         return [np.stack(rows[-NEWEST:]) * limit for rows, limit in held if rows]
 
@@ -72,7 +72,7 @@ class Findings:
 
 @dataclass(frozen=True, eq=False)
 class PlanningTask:
-    """A spec laid out for planning: tables, prices, and targets or weights."""
+    """A spec prepared for planning: tables, prices, and targets or weights."""
 
     problem: Problem
     expected: Expected
@@ -94,7 +94,7 @@ class PlanningTask:
         areas: Any = None,
         column: str = "area",
     ) -> PlanningTask:
-        """Read the spec and the places, and refuse what has no closed form."""
+        """Read the spec and the places, and refuse those without formulas for errors."""
         problem = Problem.of(spec, geography)
         cells, constraints = problem.cells, problem.constraints
         if constraints.structure() == "general":
@@ -135,7 +135,7 @@ class PlanningTask:
 
     @property
     def spec(self) -> Spec:
-        """Return the spec as it stands."""
+        """Return the present spec."""
         return self.problem.spec
 
     @property
@@ -157,7 +157,7 @@ class PlanningTask:
         return replace(self, weights=weights)
 
     def aimed_at(self, targets: tuple[Target, ...]) -> PlanningTask:
-        """Return the task with other targets, keeping what was computed before."""
+        """Return the task with other targets."""
         if not targets:
             raise SpecError("no target is given", needed="a margin of error for at least one table")
         aimed = replace(self, targets=targets)
@@ -188,12 +188,12 @@ class PlanningTask:
 
     @property
     def spent(self) -> Fraction:
-        """Return what the spec spends on them."""
+        """Return what the present spec spends on the priced tables."""
         return sum((level.cost for level in self.levels), Fraction(0))
 
     @cached_property
     def floor(self) -> Reals:
-        """Return the least shares of the priced tables; tables that determine the finest cells are measured."""
+        """Return the smallest shares of the priced tables."""
         return np.where(self.expected.needed[self.priced], 1e-5, 0.0)
 
     def precisions(self, of_priced: Reals) -> Reals:
@@ -204,7 +204,7 @@ class PlanningTask:
 
     @cached_property
     def given_precisions(self) -> Reals:
-        """Return the precisions of the spec as it stands."""
+        """Return the precisions of the present spec."""
         return self.precisions(np.array([1 / level.variance(level.cost) for level in self.levels]))
 
     @cached_property
@@ -213,7 +213,7 @@ class PlanningTask:
         return self.errors(self.given_precisions)
 
     def given_variance(self, target: Target) -> float:
-        """Return the error variance of a target with the spec as it stands."""
+        """Return the error variance of a target under the present spec."""
         known, kind = self.found.given, (target.margin, target.mean)
         if kind not in known:
             known[kind] = float(self.expected.reached(self.given_precisions, [target])[0][0])
@@ -239,7 +239,7 @@ class PlanningTask:
         return Limits(evaluate, self.floor, self.found.known(self.targets, limits), learn)
 
     def _alike(self) -> list[set[int]]:
-        """Return positions of the priced tables of each level, and of those of the same attributes."""
+        """Return positions of the priced tables of each level, and of each set of attributes."""
         found: dict[object, set[int]] = {}
         tables = [margin for margin, priced in zip(self.expected.measured, self.priced) if priced]
         for at, table in enumerate(tables):
@@ -248,7 +248,7 @@ class PlanningTask:
         return list(found.values())
 
     def starts(self) -> list[Reals]:
-        """Return starting shares under Laplace noise: each choice of tables left out, or of one if they are many.
+        """Return starting shares under Laplace noise, without some choices of tables.
 
         Of still more tables all of a level are left out, or those of the same attributes at every level.
         """
@@ -262,7 +262,7 @@ class PlanningTask:
 
 
 def _noise(cells: Cells, headers: tuple[Measured, ...], charges: tuple[Charge, ...]) -> Noise:
-    """Return header and charge of every measured margin; invariants carry no charge."""
+    """Return header and charge of every measured margin, without a charge for invariants."""
     noise: Noise = {}
     noisy = iter(charges)
     for header in headers:

@@ -1,4 +1,4 @@
-"""The arithmetic of privacy losses: their composition, in exact fractions.
+"""The arithmetic of privacy losses, in exact fractions.
 
 Losses add: pure epsilons, zCDP rhos (Bun and Steinke, 2016, Lemma 2.3) and deltas, each over
 levels, queries and releases. Fractions make the sum independent of order and grouping, and ten
@@ -38,7 +38,7 @@ ZERO = Fraction(0)
 
 @dataclass(frozen=True)
 class Loss:
-    """The composed privacy loss of one step of one neighbour relation; it adds up whatever invariants are shared.
+    """The composed privacy loss of one step of a neighbour relation.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Loss:
         return self.rho + self.converted
 
     def at_delta(self, delta: Fraction) -> Fraction:
-        """Return an epsilon such that the whole loss is (epsilon, delta)-DP, rounded outward.
+        """Return an epsilon such that the whole loss is (epsilon, delta)-DP, rounded up.
 
         Examples
         --------
@@ -110,7 +110,7 @@ class Loss:
 
 
 def compose(costs: Iterable[Cost]) -> Loss:
-    """Sum the losses of costs that were stated for one step of one neighbour relation.
+    """Sum the costs for one step of one neighbour relation.
 
     Raises
     ------
@@ -148,7 +148,7 @@ DIGITS = 4
 
 
 def outward(amount: Fraction | float, digits: int = DIGITS) -> str:
-    """Return a loss in a few significant digits, never below the amount.
+    """Return a loss rounded up to a few significant digits.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ CUT = Fraction(1, 10**12)
 
 @dataclass(frozen=True)
 class NoisePart:
-    """Noise of one law, and the effect of one step on the counts that it is added to.
+    """Noise of one law, with the change of its counts in one step.
 
     Attributes
     ----------
@@ -202,29 +202,29 @@ class NoisePart:
 
     @classmethod
     def of(cls, law: Law, cells: int, each: int) -> NoisePart:
-        """Return noise on independent counts, of which one step moves `cells` by at most `each`."""
+        """Return noise on independent counts, of which one step changes `cells` by at most `each`."""
         return cls(law, law.cost(Sensitivity.of(cells, each)), cells, each)
 
     @classmethod
     def reached(cls, law: Law, reach: Reach, relation: Relation, *, cells: int) -> NoisePart:
-        """Return noise on `cells` counts that neighbours need not share, with one unit's contribution `reach`."""
+        """Return noise on `cells` counts that one unit with contribution `reach` can change."""
         cost = law.cost(reach.sensitivity(relation, cells=cells))
         moves = None if law.joint else reach.moves(relation, cells=cells)
         return cls(law, cost, *(moves or (0, 0)))
 
     def scaled(self, factor: Fraction) -> NoisePart:
-        """Return the same noise at `factor` times its cost; raise SpecError if no cost scales so."""
+        """Return the same noise at `factor` times its cost."""
         cost = replace(self.cost, amount=self.cost.amount * factor)
         return replace(self, law=self.law.scaled(factor), cost=cost)
 
     @property
     def bounded(self) -> bool:
-        """Return True if a distribution bounds its losses; it does not for normal noise on an unknown number of counts."""
+        """Return True if the distribution of losses is known."""
         return bool(self.cells) or self.cost.currency == "epsilon" or not self.cost.amount
 
 
 def tight_epsilon(parts: Iterable[NoisePart], delta: Fraction) -> Fraction:
-    """Bound epsilon at `delta` for noise fixed beforehand: never below the true one, nor above that of the sums.
+    """Bound epsilon at `delta` from above for fixed noise, from the distribution of its privacy loss.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ Kind = tuple[Law, int] | Cost
 
 
 def _kinds(parts: Iterable[NoisePart]) -> Counter[Kind]:
-    """Return how many counts move under each law, and how many parts are known by their price."""
+    """Return how many counts change under each law, and how many parts are known by their cost alone."""
     found: Counter[Kind] = Counter()
     for part in parts:
         if part.cells:

@@ -1,4 +1,4 @@
-"""Epsilon at a delta of composed noise, from the distribution of its privacy loss, rounded up throughout.
+"""Epsilon at a given delta of composed noise, from the distribution of its privacy loss, rounded up throughout.
 
 Let L be the loss of all steps together. What is composed is (epsilon, delta)-DP exactly where
 
@@ -54,7 +54,7 @@ LEFT_OUT_NATS = 30.0
 
 
 class Cumulants:
-    """The log moment generating function of L with two derivatives, roughly, for choosing parameters."""
+    """The log moment generating function of the loss L, with two derivatives."""
 
     def __init__(self, steps: Composed) -> None:
         self.parts = [
@@ -90,7 +90,7 @@ def _bisect(falls: Callable[[float], bool], low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class Window:
-    """Tilts for the masses and for the bound above, and losses between which nearly all of the tilted sum lies."""
+    """Tilts, and a window of losses with nearly all of the tilted mass."""
 
     tilt: float
     further: float
@@ -99,7 +99,7 @@ class Window:
 
 
 def _window(steps: Composed, delta: float) -> Window:
-    """Choose the window by the saddle point at delta and Chernoff's bound; every choice gives a valid bound.
+    """Choose the window by a saddlepoint at delta and Chernoff's bound.
 
     A tilt is no larger than what tells losses of one standard deviation, or of one spacing, apart: where the largest losses are
     isolated the saddle point is none.
@@ -129,7 +129,7 @@ def _window(steps: Composed, delta: float) -> Window:
 
 
 def on_grid(steps: Composed, delta: float) -> LossMasses | None:
-    """Return masses of the sum of losses on a grid; None for too many steps or too much rounding of transforms."""
+    """Return masses of the sum of losses on a grid; None if it is too long or too inaccurate."""
     window, number = _window(steps, delta), sum(n for _, n in steps)
     points = 1 << ceil(log2(min(max(LEAST_POINTS, POINTS_A_ROOT * number**0.5), MOST_POINTS)))
     if number > points // 4:
@@ -166,12 +166,12 @@ def on_grid(steps: Composed, delta: float) -> LossMasses | None:
 
 
 def _raised(log_scale: float, number: int) -> float:
-    """Return a sum of logarithms, raised above its rounding error."""
+    """Return a sum of logarithms plus its rounding error."""
     return log_scale + 2 * ROUNDING * (number + 8) * (1 + abs(log_scale))
 
 
 def _grid(steps: Composed, h: float) -> float:
-    """Return a grid step of at least h: the losses' spacing, or an equal part of it, if all are on one lattice."""
+    """Return a grid step of at least h that suits the losses' spacing."""
     spacings = {losses.spacing for losses, _ in steps}
     spacing = spacings.pop()
     return spacing / max(1, int(spacing / h)) if not spacings and spacing >= h else h
@@ -190,7 +190,7 @@ def _divided(losses: Losses, h: float) -> tuple[NDArray[np.int64], Reals]:
 
 
 def _tilted(loss: Reals, log_mass: Reals, tilt: float) -> tuple[Reals, float]:
-    """Return tilted masses with sum one, and the logarithm of their divisor, never below it."""
+    """Return tilted masses with sum one, and the log of their divisor rounded up."""
     exponent = log_mass + tilt * loss
     peak = float(exponent.max())
     weight = np.exp(exponent - peak)
@@ -230,12 +230,12 @@ class LossMasses:
 
 
 def rounded_up(amount: float) -> float:
-    """Return an amount above its unrounded value, for pairwise sums and a few operations."""
+    """Return an amount plus a bound on its rounding error."""
     return amount * (1 + 1e-12)
 
 
 def power(base: NDArray[Any], number: int, times: Callable[..., NDArray[Any]]) -> NDArray[Any]:
-    """Return `base` to a power of at least one, by squaring."""
+    """Return `base` to a power of at least one, by repeated squaring."""
     whole = None
     while True:
         if number & 1:
@@ -255,7 +255,7 @@ CLOSE = 1e-9
 
 
 def composed_epsilon(composed: Composed, delta: Fraction) -> float:
-    """Bound epsilon from above such that composed steps are (epsilon, delta)-DP; return infinity if none is found.
+    """Bound epsilon from above such that composed steps are (epsilon, delta)-DP.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ def _shift(steps: Composed) -> float:
 
 
 def _least_epsilon(masses: LossMasses, delta: float, most: float) -> float:
-    """Return the least epsilon whose delta is small enough, by bisection; the returned value was checked."""
+    """Return the smallest epsilon with small enough delta, by bisection."""
     if masses.delta(0.0) <= delta:
         return 0.0
     low, high = 0.0, most
@@ -325,7 +325,7 @@ def _summed(steps: Composed) -> LossMasses:
 
 
 def _powered(mass: Reals, number: int) -> Reals:
-    """Return masses of the sum of so many independent losses of a kind, each rounded up."""
+    """Return masses of the sum of independent losses of one kind."""
 
     def times(one: Reals, other: Reals) -> Reals:
         return np.convolve(one, other) * (1 + 4 * ROUNDING * min(len(one), len(other)))

@@ -1,4 +1,4 @@
-"""Distances between two neighbouring databases in one query.
+"""Contributions of one unit of privacy to a query, and the resulting sensitivities.
 
 A unit of privacy (person, household, establishment) contributes to at most `cells` counts of a
 query, between zero and `each` to every one of them. What "neighbouring" means turns that bound
@@ -73,11 +73,11 @@ class Contribution:
 
     @classmethod
     def partition(cls) -> Contribution:
-        """Return the bound for cells that partition the units: one count, by one."""
+        """Return the contribution to cells that partition the units: one count, by one."""
         return cls(1, 1, exact=True)
 
     def sensitivity(self, relation: Relation, *, cells: int) -> Sensitivity:
-        """Bound the distance between neighbours in a query of `cells` counts.
+        """Bound the distance between neighbouring databases in a query of `cells` counts.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class Contribution:
         return Sensitivity.of(*self.moves(relation, cells=cells))
 
     def moves(self, relation: Relation, *, cells: int) -> tuple[int, int]:
-        """Return how many counts of a query move, and by how much each of them may.
+        """Return how many counts of a query change, and by how much each may change.
 
         Examples
         --------
@@ -159,7 +159,7 @@ class Records:
         )
 
     def moves(self, relation: Relation, *, cells: int) -> tuple[int, int] | None:
-        """Return how many counts of a query move, and by how much; None if either many move a little or few much.
+        """Return how many counts of a query change, and by how much; None if that is not unique.
 
         Examples
         --------
@@ -172,7 +172,7 @@ class Records:
 
 
 def records_left_out(most: int) -> Records:
-    """Bound one unit's contribution to the number of records that a limit leaves out, at most so many of each unit.
+    """Bound one unit's contribution to the number of records that a limit leaves out.
 
     Let m be the number of records that a unit has and R how many it keeps. It adds f(m) = min(max(m - R, 0), most), a whole
     number from 0 to `most` that depends on its own records alone, and the number is the sum of f over all units. Under

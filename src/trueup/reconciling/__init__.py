@@ -1,4 +1,4 @@
-"""The verb reconcile: turn measurements into counts that satisfy every constraint.
+"""The verb reconcile: turns measurements into counts that satisfy every constraint.
 
 One line in `METHODS` makes a method known to the spec, its schema, `trueup methods`, the docs and the suites.
 """
@@ -57,7 +57,7 @@ BEFORE_NOISE = 2**52
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A method together with its state for given constraints and laws, ready for any measured values."""
+    """A method prepared for given constraints and laws."""
 
     method: Method
     constraints: Constraints
@@ -162,7 +162,7 @@ def reconcile(
 
 
 def _as_family(measurements: Measurements, problem: Problem) -> Measurements:
-    """Return noisy tables that others published as a family of tables, if their margins form one.
+    """Return noisy tables of others as a family of tables, if their margins form one.
 
     Such tables are read into their full cross, which their own methods of inference take.
     """
@@ -183,7 +183,7 @@ def unsolved(method: str, why: str) -> ConvergenceError:
 
 
 def published(constraints: Constraints) -> tuple[Margin, ...]:
-    """Return the margins of the released tables: totals of every level, all measured margins, and the finest cells."""
+    """Return the margins of the released tables: level totals, measured margins, and the finest cells."""
     cells = constraints.cells
     kept = cells.coarsest.attributes
     if constraints.joined is not None:  # nothing is a sum of persons and households
@@ -201,14 +201,14 @@ def published(constraints: Constraints) -> tuple[Margin, ...]:
 
 
 def _published_of_family(cells: FamilyCells, constraints: Constraints) -> tuple[Margin, ...]:
-    """Return the margins of a family: its tables, all that is measured, shared margins, and level totals that a table has."""
+    """Return the margins of a family's released tables."""
     totals = {Margin(level) for level in cells.tree.levels if cells.holders(Margin(level))}
     own = {canonical(cells, m) for m in (*constraints.margins, *constraints.invariants)}
     return _coarse_first(cells, totals.union(own, cells.tables, cells.separators))
 
 
 def sums_of_published(constraints: Constraints) -> tuple[Margin, ...]:
-    """Return sums of published tables that readers ask for, at most `MOST_SUMS`: at levels above, whole and by one attribute."""
+    """Return sums over published tables, at most `MOST_SUMS`, that readers are likely to need."""
     if constraints.joined is not None:
         return ()
     cells, tables = constraints.cells, published(constraints)
@@ -239,7 +239,7 @@ def choose(entry: Mapping[str, Any], constraints: Constraints) -> Method:
 
 
 def default(constraints: Constraints) -> Method:
-    """Return the first method that handles the constraints, chosen from structure alone."""
+    """Return the first method that handles the constraints."""
     for kind in METHODS:
         method = kind()
         if misfit(method, constraints) is None:
@@ -247,10 +247,7 @@ def default(constraints: Constraints) -> Method:
     structure = constraints.structure()
     fitting = (kind() for kind in METHODS if structure in kind.structures)
     if why := [f"'{method.name}' fits, but {misfit(method, constraints)}" for method in fitting]:
-        raise SpecError(
-            f"no method of reconciliation keeps these constraints: {'; '.join(why)}",
-            remedy="leave out a constraint, or measure nested tables",
-        )
+        raise SpecError(f"no method of reconciliation keeps these constraints: {'; '.join(why)}")
     raise SpecError(
         f"no method of reconciliation keeps constraints of structure '{structure}'",
         needed=f"a structure among: {', '.join(sorted(set().union(*(k.structures for k in METHODS))))}",
@@ -259,7 +256,7 @@ def default(constraints: Constraints) -> Method:
 
 
 def build(name: str, parameters: Mapping[str, Any]) -> Method:
-    """Make a method from its name and parameters; raise SpecError with a hint if either is unknown."""
+    """Make a method from its name and parameters; raise SpecError if either is unknown."""
     return make(METHODS, "reconciliation", name, parameters)
 
 
@@ -286,7 +283,7 @@ def refuse_inexact(counts: NDArray[np.int64], most: int = MAX_EXACT_COUNT) -> No
 
 
 def rules_kept(constraints: Constraints, measurements: Measurements, solution: Solution) -> dict[str, bool]:
-    """Check final counts against every rule, independently of the method that made them."""
+    """Check final counts against every rule."""
     counts, cells = solution.values, constraints.cells
     invariants = (
         (np.abs(header.sums(cells, counts) - values) <= slack(counts)).all()

@@ -1,4 +1,4 @@
-"""Estimates of each node from its noisy counts: modes and draws of the papers' approximate posteriors.
+"""Estimates of each node from its noisy counts: modes and draws of approximate posteriors.
 
 Wang & Reiter (2021), section 3.1, for every node of a tree. `independent` uses a node's own noisy
 counts; `summed` multiplies them with the likelihood of the sum of its children's noisy counts. A
@@ -31,7 +31,7 @@ _TIE = 1e-9  # log masses closer than this are equal: a plateau, of which the lo
 
 @dataclass(frozen=True, eq=False)
 class EstimateLayout:
-    """Layout of measured values: the position of each node's values, independent of their numbers.
+    """The measured values of each node, by position.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class EstimateLayout:
     monte_carlo: int
 
     def readings(self, node: int) -> list[tuple]:
-        """Return the laws of a node's noisy counts, and where the counts stand."""
+        """Return the laws and positions of a node's noisy counts."""
         rows = range(self.ptr[node], self.ptr[node + 1])
         return [(self.problem.headers[self.header[r]].law, self.place[r]) for r in rows]
 
@@ -66,7 +66,7 @@ class EstimateLayout:
 
     @cached_property
     def plain_sums(self) -> dict[int, tuple[Counter, Integers]]:
-        """Return the numbers of noise laws and the positions of values of each node whose children were all measured once."""
+        """Return noise laws and positions of values for nodes whose children were all measured once."""
         first, last = self.problem.child_ptr[:-1], self.problem.child_ptr[1:]
         once = np.append(0, np.cumsum((self.exact >= 0) | (np.diff(self.ptr) == 1)))
         nodes = np.flatnonzero(self.inner() & (once[last] - once[first] == last - first))
@@ -86,7 +86,7 @@ class EstimateLayout:
 def layout(
     problem: TreeProblem, total: Total, prior: CountPrior, prior_total: CountPrior, monte_carlo: int
 ) -> EstimateLayout:
-    """Lay out the known rules and laws of each node before any value is seen."""
+    """Determine the rules and laws of each node before any value is known."""
     prior.refuse_other_than(problem.nested.nodes[-1].size)
     prior_total.refuse_varying()
     nodes = problem.variance.size
@@ -133,7 +133,7 @@ class Estimator:
         return self._settle(values, estimates, ~plan.alone, _lower_middle)
 
     def draws(self, values: Integers) -> Integers:
-        """Return one draw from the posterior of every node, independently, (nodes,) counts."""
+        """Return one posterior draw of every node independently, (nodes,) counts."""
 
         def choose(low: int, log: NDArray) -> int:
             cumulative = np.cumsum(np.exp(log - log.max()))
@@ -154,7 +154,7 @@ class Estimator:
         return estimates
 
     def _settle(self, values: Integers, estimates: Integers, unsettled: NDArray, choose: Choose) -> Integers:
-        """Take a mode or a draw at every unsettled node, from its log posterior on a window."""
+        """Choose a mode or a draw at every node whose count is not known."""
         plan, child_ptr = self.plan, self.plan.problem.child_ptr
         if plan.monte_carlo:
             self._forget()  # each row simulates its own sums
@@ -177,14 +177,14 @@ class Estimator:
         return estimates
 
     def _log_posterior(self, own: tuple, below: Sum | None, prior: CountPrior) -> tuple[int, NDArray]:
-        """Return the start of a window and the log posterior on it, up to a constant; cached."""
+        """Return the first count of a window and the log posterior on it, from a cache."""
         key = (own, below and (frozenset(below[0].items()), below[1]), prior)
         if key not in self.tables:
             self.tables[key] = _log_posterior(own, below, prior, self._sum_table)
         return self.tables[key]
 
     def _sum_table(self, shapes: Shapes, distance: int) -> MassTable:
-        """Return the law of a sum of readings, out to a power of two at least `distance`."""
+        """Return the law of a sum of noisy counts, out to at least `distance`."""
         far = 1 << max(int(distance).bit_length(), 6)
         key = (frozenset(shapes.items()), 0 if self.plan.monte_carlo else far)
         if key not in self.sums:
@@ -194,7 +194,7 @@ class Estimator:
 
 
 def _sum_below(plan: EstimateLayout, values: Integers, below: dict[int, Sum], children: range) -> Sum:
-    """Return the noise laws of the children's readings, counted, and the sum of their values."""
+    """Return the noise laws of the children's noisy counts, and the sum of their values."""
     shapes, centre = Counter(), 0
     for c in children:
         if plan.exact[c] >= 0:
@@ -212,7 +212,7 @@ def _sum_below(plan: EstimateLayout, values: Integers, below: dict[int, Sum], ch
 def _log_posterior(
     own: tuple, below: Sum | None, prior: CountPrior, sum_table: Callable[[Shapes, int], MassTable]
 ) -> tuple[int, NDArray]:
-    """Return the start of a window and the log posterior on it, up to a constant."""
+    """Return the first count of a window and the log posterior on it."""
     if below is not None and not below[0]:
         return below[1], np.zeros(1)  # all children exact
     windows = [(value - reach(law), value + reach(law)) for law, value in own]
@@ -237,6 +237,6 @@ def _log_posterior(
 
 
 def _lower_middle(low: int, log: NDArray) -> int:
-    """Return the mode; of a plateau, its lower middle."""
+    """Return the mode or, of several equal ones, the lower middle."""
     plateau = np.flatnonzero(log >= log.max() - _TIE)
     return low + int(plateau[(plateau.size - 1) // 2])

@@ -1,4 +1,4 @@
-"""A method's expected errors, found by measuring and reconciling populations that stand in for the true one.
+"""A method's expected errors, from measuring and reconciling simulated populations.
 
 Populations are measured under the laws of the release and reconciled as it was, again and again; the errors are sorted by
 the size of the count that came out. After a release they are drawn from what its measurements say of the true counts (see
@@ -45,7 +45,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class ErrorSimulation:
-    """A simulation of a release's errors: call it with the release to run it.
+    """A simulation of a release's errors, which is run by calling it.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class ErrorSimulation:
         work: int = WORK,
         said: str = "",
     ) -> ExpectedErrors:
-        """Draw populations given measured values (q,); or take the released counts (n,), where none can be drawn.
+        """Draw populations given measured values (q,), or use the released counts (n,).
 
         With a spec, a sample of the places may be simulated.
         """
@@ -106,7 +106,7 @@ class ErrorSimulation:
     def _places(
         self, headers: Sequence[Measured], spec: Spec | None, work: int, rng: np.random.Generator
     ) -> tuple[Problem | None, NDArray[np.bool_] | None]:
-        """Return the problem of some places and their mask; None if all fit, or if rules name places left out."""
+        """Return the problem restricted to some places, and their mask; None if all fit."""
         cells = self.constraints.cells
         if spec is None or any(h.groups is not None for h in headers):
             return None, None
@@ -120,7 +120,7 @@ class ErrorSimulation:
 
 
 def populations(cells: Cells, work: int) -> int:
-    """Return how many populations to draw for so many cells.
+    """Return how many populations to draw for a number of cells.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def populations(cells: Cells, work: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Populations (k, n) on some places, with their measurements and constraints, and the prepared method's state."""
+    """Populations (k, n) on some places, with measurements, constraints and the prepared method."""
 
     cells: Cells
     populations: NDArray[np.int64]
@@ -142,12 +142,12 @@ class Sample:
     state: Any = None
 
     def of(self, whole: Cells) -> str:
-        """Return the words for how many of all places are covered."""
+        """Return words for the share of places that were simulated."""
         return f"{self.cells.shape[0]:,} of {whole.shape[0]:,} places"
 
 
 def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cells, NDArray[np.int64]]:
-    """Choose random places with all below them, so that `MIN_REPLICATES` replicates fit into the work; return their leaves.
+    """Choose random places with all places below them, within a limit of work; return their leaves.
 
     The level they are chosen from is the coarsest of which eight fit.
 
@@ -169,7 +169,7 @@ def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cell
 
 
 def chosen_level(cells: Cells, work: int) -> int:
-    """Return the level from which `some_places` chooses, or -1 if all places fit."""
+    """Return the level from which `some_places` chooses, or -1 if it takes all places."""
     most, sizes = work // MIN_REPLICATES, [cells.n // size for size in cells.tree.sizes]
     if cells.n <= most or cells.is_family:
         return -1
@@ -179,7 +179,7 @@ def chosen_level(cells: Cells, work: int) -> int:
 def at_standard_errors(
     found: ExpectedErrors, errors: Mapping[Margin, NDArray], cells: Cells, work: int
 ) -> ExpectedErrors:
-    """Give thinned levels the standard errors of least squares on all places, if they are known.
+    """Replace simulated errors of incomplete levels by least-squares standard errors.
 
     Places of the level that it chooses from, and of those above, stand for more places than the sample has of them: the few
     that are below say more of their sums than all do, and noise of a place above is shared by fewer, which zero then biases.
@@ -190,7 +190,7 @@ def at_standard_errors(
 
 
 def thinned_levels(cells: Cells, work: int) -> tuple[str, ...]:
-    """Return the level that `some_places` chooses from and those above it, never the last level.
+    """Return the levels that are incomplete after `some_places`.
 
     Examples
     --------
@@ -263,7 +263,7 @@ def _replicates(
     rng: np.random.Generator,
     progress: Progress,
 ) -> Iterator[Errors]:
-    """Yield released counts and errors of every table, batch by batch, without counts that are known to be zero."""
+    """Yield released counts and errors of every table, batch by batch."""
     cells, headers = sample.cells, sample.headers
     free = {margin: ~sample.constraints.known_zeros(margin) for margin in published}
     state = method.prepare(sample.constraints, headers) if sample.state is None else sample.state
@@ -279,9 +279,7 @@ def _replicates(
         ]
         solution = method.apply(state, np.concatenate(measured), rng)
         if solution.status is not Status.SOLVED:
-            raise TrueupError(
-                f"method '{method.name}' found no solution for one of the simulated releases: {solution.status}"
-            )
+            raise TrueupError(f"method '{method.name}' cannot solve a simulated release: {solution.status}")
         truth, found = np.repeat(some, counts[counts > 0], axis=0), {}
         for margin, counted in free.items():
             table = cells.sum(solution.values, margin)[..., counted]
@@ -291,7 +289,7 @@ def _replicates(
 
 
 def _batches(replicates: int, populations: int, size: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield the first replicate of every batch, and how many replicates each population gets."""
+    """Yield the first replicate of every batch, and the number of replicates per population."""
     owner = np.arange(replicates) * populations // replicates
     for start in range(0, replicates, size):
         yield start, np.bincount(owner[start : start + size], minlength=populations)

@@ -1,4 +1,4 @@
-"""Several tables that share margins: least squares of all at once, then table by table along a junction tree.
+"""Several tables that share margins: joint least squares, then table by table along a junction tree.
 
 **By segments of the tree**, as `histogram_parts` does for histograms: the integers of the whole tree.
 Upwards a segment says what its subtrees tell of every component of least squares at its top places. Downwards each table is
@@ -34,7 +34,7 @@ from trueup.reconciling.method import Solution
 
 @dataclass(frozen=True)
 class FamilyTree(FromTheTop):
-    """Reconcile several tables that share margins, without the table that would hold them all.
+    """Reconciliation of several tables that share margins, without a joint table.
 
     Least squares uses every table for every margin that they share. Its components are those of the full cross that some
     table sees, each down to the deepest level at which one does. Then tables are settled in the order of a junction tree. The
@@ -59,7 +59,7 @@ class FamilyTree(FromTheTop):
     effort: ClassVar[int] = 8
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Refuse bounds that no one table holds."""
+        """Return the reason if no single table contains all bounds, or None."""
         return refuses_bounds(constraints)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> FamilyProblem:
@@ -67,11 +67,11 @@ class FamilyTree(FromTheTop):
         return family_problem(constraints, headers)
 
     def refuses_parts(self) -> str | None:
-        """Return the reason if the method needs the whole tree at once; whole numbers are settled part by part."""
+        """Return the reason if the method needs all places together, or None."""
         return None if self.integer else super().refuses_parts()
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> FamilyPlan:
-        """Prepare what all segments of the tree share."""
+        """Prepare the common plan of all segments."""
 
         return FamilyPlan(family_problem(constraints, headers), self.settling())
 
@@ -86,7 +86,7 @@ class FamilyTree(FromTheTop):
         rng: np.random.Generator,
         drawn: np.random.Generator | None = None,
     ) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding. With `drawn` tables are drawn."""
+        """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties of rounding."""
         return in_chunks(
             values, state.shown.n, rng, lambda rows, seeds: self._settled(state, rows, seeds, drawn)
         )
@@ -106,7 +106,7 @@ class FamilyTree(FromTheTop):
 
 @dataclass(frozen=True, eq=False)
 class FamilyPlan:
-    """The plan that all segments of a family share.
+    """The common plan of all segments of a family.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class FamilyPlan:
             )
 
     def place_cells(self, sizes: Sequence[int]) -> tuple[int, int]:
-        """Return how many cells and measured values there are, at most, on a level for each place of the last level."""
+        """Return the largest numbers of cells and measured values of a place on a level."""
         names = self.problem.cells.tree.levels
         values = [
             sum(self.problem.cells.size(h.margin) for h in self.problem.headers if h.margin.level == name)
@@ -142,23 +142,23 @@ class FamilyPlan:
         return tuple(max(-(-n * k // sizes[-1]) for n, k in zip(each, sizes)) for each in (tables, values))  # pyright: ignore[reportReturnType]
 
     def widths(self, level: int) -> list[int]:
-        """Return the number of cells that a place has in each table at a level, 0 where a table ends above."""
+        """Return a place's number of cells in each table at a level."""
         return [t.tree.domain.cells * (t.levels > level) for t in self.problem.tables]
 
 
 @dataclass(frozen=True, eq=False)
 class FamilySummary:
-    """Estimates of places from the places below: values and covariances of each component, one row a place."""
+    """Estimates of places from the places below: values and covariances by component."""
 
     parts: Mapping[str, NDArray]
 
     @classmethod
     def join(cls, several: Sequence[FamilySummary]) -> FamilySummary:
-        """Join summaries of neighbouring segments, in the order of their places."""
+        """Combine summaries of neighbouring segments, in the order of their places."""
         return cls({name: np.concatenate([s.parts[name] for s in several]) for name in several[0].parts})
 
     def arrays(self) -> Mapping[str, NDArray]:
-        """Return them by name."""
+        """Return the summary as named arrays."""
         return self.parts
 
     @classmethod
@@ -169,7 +169,7 @@ class FamilySummary:
 
 @dataclass(frozen=True, eq=False)
 class FamilySegment:
-    """Some places of a level and all places below them down to another level.
+    """Some places of a level with all places below them, down to another level.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class FamilySegment:
     def fitted(
         self, answers: Answers, below: FamilySummary | None
     ) -> tuple[FamilyProblem, list[list[NDArray]]]:
-        """Return the tables on these places, and least squares from the subtrees."""
+        """Return the tables on these places, with subtree least squares."""
         z = v = None
         if below is not None:
             known = self.known(self.levels[-1])
@@ -202,7 +202,7 @@ class FamilySegment:
         return problem, problem.least_squares.fit(rows, subtrees=True, below=z)
 
     def known(self, level: int) -> list[Contrast]:
-        """Return the components of which something is measured at a level or below it."""
+        """Return the components that are measured at or below a level."""
         return [b.contrast for b in self.plan.problem.least_squares.blocks if b.depth > level]
 
     def up(self, answers: Answers, below: FamilySummary | None) -> FamilySummary:
@@ -218,7 +218,7 @@ class FamilySegment:
     def down(
         self, answers: Answers, below: FamilySummary | None, above: NDArray | None, seed: np.uint64 | int
     ) -> Settlement:
-        """Settle the tables below the settled tables of the top places; those of the first segment whole."""
+        """Settle the tables below given tables of the top places."""
         problem, fit = self.fitted(answers, below)
         tops = None if above is None else self.split(above, self.levels.start)
         settled = problem.settle_fit(fit, np.array([seed], np.uint64), self.plan.how, tops)
@@ -241,7 +241,7 @@ class FamilySegment:
         return Settlement(tables, self.levels[first:], stats, solved)
 
     def split(self, tables: NDArray, level: int) -> dict[int, NDArray]:
-        """Return the tables that reach a level from tables beside each other."""
+        """Return the tables that reach a level, from an array that holds all of them."""
         widths = self.plan.widths(level)
         parts = np.split(tables, np.cumsum(widths)[:-1], axis=1)
         return {i: part for i, part in enumerate(parts) if widths[i]}

@@ -1,4 +1,4 @@
-"""Projection under any linear constraints, in whole or in real counts."""
+"""Projection under any linear constraints, in whole or real numbers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class GeneralProjection(Method):
 
     @property
     def integer(self) -> bool:
-        """Return True if it returns whole numbers."""
+        """Return True if the method returns whole numbers."""
         return self.rounding != "none"
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> LinearProblem:
@@ -77,7 +77,7 @@ class GeneralProjection(Method):
         return problem
 
     def apply(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties between equally good whole points."""
+        """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties."""
         answers = [self.project(state, row, rng) for row in np.atleast_2d(values)]
         status = Status.worst(a.status for a in answers)
         x = np.stack([a.x for a in answers]).reshape(*values.shape[:-1], state.cells.n)
@@ -92,7 +92,7 @@ class GeneralProjection(Method):
         return Solution(np.rint(x).astype(np.int64) if whole else x, status, stats)
 
     def project(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Answer:
-        """Project one row of values; the rng settles ties between equally good whole points."""
+        """Project one row of values; the rng breaks ties."""
         mode = self.rounding == "optimal" and self.norm == "l1"
         answer = nearest_point(
             state.polyhedron(values),
@@ -106,7 +106,7 @@ class GeneralProjection(Method):
 
 
 def largest_gap(answers: Sequence[Answer]) -> float | None:
-    """Return the largest of the proved gaps, or None if some answer has no proof."""
+    """Return the largest proved gap, or None if some result has no proof."""
     gaps = [a.gap for a in answers]
     return None if None in gaps else largest(g for g in gaps if g is not None)
 
@@ -123,7 +123,7 @@ def at_once(
     whole: bool,
     seconds: float = 60.0,
 ) -> Answer:
-    """Return the nearest (whole) counts `(n,)` to one row of values `(q,)`, by least squares under all rules.
+    """Return the nearest counts `(n,)` to one row of values `(q,)` under all rules together.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def at_once(
 def invariants_kept(
     cells: Cells, headers: Sequence[Measured], values: NDArray, counts: NDArray
 ) -> NDArray[np.bool_]:
-    """Return a mask of the rows of whole counts `(b, n)` that have exactly the invariants of their values `(b, q)`."""
+    """Return a mask of the rows of whole counts `(b, n)` that have exactly the invariants of `(b, q)`."""
     found = np.ones(len(counts), bool)
     for header, part in zip(headers, split(values, headers, cells), strict=True):
         if header.exact:

@@ -1,4 +1,4 @@
-"""Histogram reconciliation by segments of the tree, so that no task holds more than a share of the places.
+"""Reconciliation of histograms by segments of the tree, in bounded memory.
 
 The levels are cut at boundary levels; a *segment* covers the levels from one boundary to the next, both included, and
 a run of neighbouring places of its top level with everything below them. Two passes over the segments give the same
@@ -62,12 +62,12 @@ class Summary:
 
     @classmethod
     def join(cls, parts: Sequence[Summary]) -> Summary:
-        """Join summaries of neighbouring segments, in the order of their places."""
+        """Combine summaries of neighbouring segments, in the order of their places."""
         named = [p.arrays() for p in parts]
         return cls.of_arrays({name: np.concatenate([n[name] for n in named]) for name in named[0]})
 
     def arrays(self) -> dict[str, NDArray]:
-        """Return the summary as named arrays, one row per place, for `numpy.savez` or columns of Arrow."""
+        """Return the summary as named arrays with one row per place."""
         covariances = {f"covariance_{i}": c.reshape(len(c), -1) for i, c in enumerate(self.covariances)}
         return {
             "estimates": self.estimates,
@@ -87,14 +87,14 @@ class Summary:
 
 
 def _numbered(arrays: Mapping[str, NDArray], name: str) -> list[NDArray]:
-    """Return the arrays `name_0`, `name_1`, ..., as many as there are."""
+    """Return the arrays `name_0`, `name_1`, ... in order."""
     keys = takewhile(lambda key: key in arrays, (f"{name}_{i}" for i in count()))
     return [arrays[key] for key in keys]
 
 
 @dataclass(frozen=True, eq=False)
 class Settlement:
-    """Settled tables of a segment.
+    """The settled tables of a segment.
 
     Attributes
     ----------
@@ -194,7 +194,7 @@ def down(
 
 
 def tie_seed(rng: np.random.Generator) -> np.uint64:
-    """Draw the seed for ties that the method `histogram-tree` takes from the measurements' generator."""
+    """Draw the seed for ties, as the method `histogram-tree` does."""
     return rng.integers(2**63, size=1, dtype=np.uint64)[0]
 
 
@@ -232,7 +232,7 @@ def _estimates(
 def _known(
     segment: Segment, answers: Answers, below: Summary | None
 ) -> list[tuple[Exact, NDArray[np.int64]]]:
-    """Return the invariants of a segment and of the levels below, summed at its top places and checked against each other."""
+    """Return the invariants at and below a segment, summed at its top places and checked."""
     plan, own = segment.plan, []
     for level, tables in zip(segment.measured, answers, strict=True):
         parts = zip(tables, plan.measured[level], plan.columns[level], strict=True)

@@ -1,4 +1,4 @@
-"""Histograms on a hierarchy: least squares over the whole tree, then settled from the top, by default at posterior means.
+"""Histograms on a hierarchy: least squares on the whole tree, then tables settled from the top.
 
 Here too: what methods that settle tables from the top have in common: parameters, chunks of rows, and figures of settling.
 """
@@ -36,14 +36,14 @@ CHUNK_CELLS = 500_000
 
 @dataclass(frozen=True)
 class FromTheTop(Method):
-    """A method that settles tables from the top."""
+    """A method that settles tables from the top down."""
 
     rounding: Literal["controlled", "none"] = "controlled"
     estimates: Literal["posterior-means", "least-squares"] = "posterior-means"
 
     @property
     def integer(self) -> bool:
-        """Return True if it returns whole numbers."""
+        """Return True if the method returns whole numbers."""
         return self.rounding == "controlled"
 
     @property
@@ -52,7 +52,7 @@ class FromTheTop(Method):
         return self.estimates == "posterior-means"
 
     def settling(self, first: Sequence[Marginal] = (), drawn: np.random.Generator | None = None) -> Settling:
-        """Return how tables are settled; see `Settling` for the root's marginals `first`, and for tables that are drawn."""
+        """Return the options of settling; see `Settling`."""
         return Settling(integer=self.integer, posterior=self.posterior, first=first, drawn=drawn)
 
 
@@ -64,7 +64,7 @@ def in_chunks(
     *,
     together: bool = False,
 ) -> Solution:
-    """Solve for values `(q,)` or `(b, q)`, some rows at a time, each with a seed of its own.
+    """Solve for values `(q,)` or `(b, q)` in chunks of rows, each with its own seed.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def settling_stats(*tables: SettledTables) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class HistogramTree(FromTheTop):
-    """Reconcile histograms on a hierarchy that several marginals measure; with bounds, those of one place, too.
+    """Reconciliation of histograms on a hierarchy that are measured by several marginals.
 
     Weighted least squares over all places and marginals at once, split into independent ANOVA components. The root's total
     and every marginal that is measured somewhere are settled before its cells are held at zero. Then, from the top, each
@@ -127,7 +127,7 @@ class HistogramTree(FromTheTop):
     structures: ClassVar[frozenset[str]] = frozenset({"histogram", "margins"})
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Refuse bounds and invariants that cross each other."""
+        """Return the reason if bounds and invariants cross each other, or None."""
         return refuses_on_histogram(constraints, upper=True)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> HistogramProblem:
@@ -135,15 +135,15 @@ class HistogramTree(FromTheTop):
         return histogram_problem(constraints, headers, folded=True)
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
+        """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties of rounding."""
         return solution(state, values, state.chains, rng, self.settling(state.first))
 
     def refuses_parts(self) -> str | None:
-        """Return the reason if the method needs the whole tree at once; whole numbers are settled part by part."""
+        """Return the reason if the method needs all places together, or None."""
         return None if self.integer else super().refuses_parts()
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> SegmentPlan:
-        """Prepare what all segments of the tree share."""
+        """Prepare the common plan of all segments."""
         from trueup.reconciling.segments import segment_plan
 
         return segment_plan(constraints, headers, posterior=self.posterior)
@@ -154,7 +154,7 @@ class HistogramTree(FromTheTop):
 
 
 class Within(NamedTuple):
-    """Tables settled before, for every row of values, replicate after replicate.
+    """Tables that were settled before, for every row of values.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ def solution(
     how: Settling,
     within: Within | None = None,
 ) -> Solution:
-    """Solve for values `(q,)` or `(b, q)`: least squares, then settling, many rows of a small problem at once."""
+    """Solve for values `(q,)` or `(b, q)` by least squares, then settling."""
     tiled = cache(problem.tiled)
 
     def solve(rows: NDArray, seeds: NDArray) -> Solution:

@@ -1,4 +1,4 @@
-"""Two linked tables by segments of the tree: both ways of `histogram_parts`, for households and for persons within them.
+"""Reconciliation of two linked tables by segments: households first, then persons.
 
 What goes up a segment is what either table says; on the way down its households are settled, then its persons given the
 numbers that these households hold, as in `joined_tree`, which makes the same integers.
@@ -25,17 +25,17 @@ from trueup.reconciling.segments import Bounds, Segment, SegmentPlan, segment_pl
 
 
 def own_header(joined: LinkedTables, header: Measured) -> Measured:
-    """Return the header of the one table that a header of all records counts; its values keep their order."""
+    """Return a header in terms of the one table that it counts."""
     return Measured(header.query, joined.own_margin(header.margin), header.law)
 
 
 def of_table(joined: LinkedTables, headers: Sequence[Measured], table: RecordTable) -> list[int]:
-    """Return a mask of the headers that measure a table."""
+    """Return a mask of the headers that measure a given table."""
     return [i for i, h in enumerate(headers) if joined.table(h.margin) is table]
 
 
 def known_margins(joined: LinkedTables, level: str) -> list[Margin]:
-    """Return the margins of persons whose tables, or lower bounds, households determine."""
+    """Return the margins of persons that households determine or bound from below."""
     persons = [p for p in (joined.determined, *joined.least) if p is not None]
     return [Margin(level, p.attributes) for p in persons]
 
@@ -51,7 +51,7 @@ def least_of(spine: Spine, bounds: Sequence[tuple[Marginal, Sequence[NDArray]]])
 
 @dataclass(frozen=True, eq=False)
 class JoinedPlan:
-    """The plan that all segments of two linked tables share.
+    """The common plan of all segments of two linked tables.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class JoinedPlan:
 def joined_plan(
     constraints: Constraints, headers: Sequence[Measured], *, integer: bool, posterior: bool
 ) -> JoinedPlan:
-    """Prepare what all segments share."""
+    """Prepare the common plan of all segments."""
     joined, levels = constraints.joined, constraints.cells.tree.levels
     assert joined is not None
     known = known_margins(joined, levels[0])
@@ -119,7 +119,7 @@ class JoinedSegment:
 
     @classmethod
     def of(cls, plan: JoinedPlan, whole: Segment) -> JoinedSegment:
-        """Return the same places of both tables."""
+        """Return both tables on the same places."""
         bounds = tuple(() for _ in range(whole.spine.depth))
         none = tuple(
             tuple(
@@ -134,7 +134,7 @@ class JoinedSegment:
         )
 
     def answers(self, answers: Answers) -> tuple[Answers, Answers]:
-        """Return what was measured of each table."""
+        """Return the measurements of each table."""
         orders = [self.plan.order[level] for level in self.persons.measured]
         return tuple(
             [[at[i] for i in order[t]] for at, order in zip(answers, orders, strict=True)] for t in range(2)
@@ -150,7 +150,7 @@ class JoinedSummary:
 
     @classmethod
     def join(cls, several: Sequence[JoinedSummary]) -> JoinedSummary:
-        """Join summaries of neighbouring segments, in the order of their places."""
+        """Combine summaries of neighbouring segments, in the order of their places."""
         return cls(Summary.join([s.persons for s in several]), Summary.join([s.households for s in several]))
 
     def arrays(self) -> dict[str, NDArray]:

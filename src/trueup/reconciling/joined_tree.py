@@ -1,4 +1,4 @@
-"""Two linked tables: households settled first, then persons within the households.
+"""Reconciliation of two linked tables: households first, then persons given the households.
 
 The households are a histogram on the hierarchy by themselves, and so are the persons: each is reconciled as such. What
 links them goes one way. Once the households of every place are settled, the number of persons there follows, for each
@@ -39,7 +39,7 @@ from trueup.reconciling.method import Solution
 
 
 class JoinedProblem(NamedTuple):
-    """Both tables as problems of their own, and the headers that count persons."""
+    """Both tables as separate problems, with the headers that count persons."""
 
     constraints: Constraints
     headers: tuple[Measured, ...]
@@ -49,7 +49,7 @@ class JoinedProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class JoinedTree(HistogramTree):
-    """Reconcile persons and the households that they live in, so that the two never contradict each other.
+    """Reconciliation of persons and households such that both tables agree.
 
     Each table by weighted least squares over all its places and marginals; then, from the top, households are settled as
     by `histogram-tree`, and persons likewise given the numbers that the settled households hold.
@@ -67,11 +67,11 @@ class JoinedTree(HistogramTree):
     structures: ClassVar[frozenset[str]] = frozenset({"joined"})
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Return None: two tables have no rules beyond their links and structural zeros."""
+        """Return None, because two linked tables have no rules except links and structural zeros."""
         return None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> JoinedProblem:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Run the covariance recursion of both tables."""
+        """Compute the covariances of both tables."""
         joined = constraints.joined
         assert joined is not None
         problems = []
@@ -90,7 +90,7 @@ class JoinedTree(HistogramTree):
         rng: np.random.Generator,
         drawn: np.random.Generator | None = None,
     ) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding. With `drawn` tables are drawn."""
+        """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties of rounding."""
         joined, cells = state.constraints.joined, state.constraints.cells
         assert joined is not None
         parts = split(np.atleast_2d(values), state.headers, cells)
@@ -120,11 +120,11 @@ class JoinedTree(HistogramTree):
         return solution(problem, values, bounded.chains, rng, self.settling(problem.first, drawn), within)
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> JoinedPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Prepare what all segments of the tree share, for either table."""
+        """Prepare the common plan of all segments for both tables."""
         return joined_plan(constraints, headers, integer=self.integer, posterior=self.posterior)
 
     def errors(self, state: JoinedProblem) -> dict[Margin, NDArray]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return no errors: no closed form holds for persons within settled households."""
+        """Return no errors, because no formula exists for persons given settled households."""
         return {}
 
 

@@ -1,4 +1,4 @@
-"""Tables measured by crossing margins: projection onto the margins, then controlled rounding that keeps them.
+"""Tables measured by crossing margins: projection onto the margins, then controlled rounding.
 
 One file: the projection, and the rounding of what it finds.
 """
@@ -39,7 +39,7 @@ SETTLED_GAP = (
 
 @dataclass(frozen=True)
 class MarginsProjection(Method):
-    """Project a table that crossing margins measure onto its exact margins and x >= 0, then round it with margins kept.
+    """Projection of a table onto its exact margins and x >= 0, then rounding that keeps the margins.
 
     The weighted least-squares table given everything measured, and the nearest nonnegative one in the metric of its
     covariance. If only the finest cells carry noise and margins are exact, that is the projection P+ of Zhu,
@@ -75,7 +75,7 @@ class MarginsProjection(Method):
 
     @property
     def integer(self) -> bool:
-        """Return True if it returns whole numbers."""
+        """Return True if the method returns whole numbers."""
         return self.rounding == "controlled"
 
     def refuses(self, constraints: Constraints) -> str | None:
@@ -91,7 +91,7 @@ class MarginsProjection(Method):
         return histogram_standard_errors(state)
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of two-way rounding."""
+        """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties of rounding."""
         rows = np.atleast_2d(values)
         solved = self._rounded(state, rows, rng) if self.integer else _projected(state, rows)
         tables = solved.values.reshape(*values.shape[:-1], state.cells.n)
@@ -134,7 +134,7 @@ class MarginsProjection(Method):
 
 
 def _from_the_top(state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Answer:
-    """Return a table settled from the top where integer programs find none in time; nothing is proved of it."""
+    """Return a table settled from the top, without a proof that it is nearest."""
     method = HistogramTree()
     found = method.apply(method.prepare(state.constraints, state.headers), values, rng)
     return Answer(found.values, found.status, 0.0, np.inf, None)
@@ -154,7 +154,7 @@ def _projected(state: HistogramProblem, rows: NDArray) -> Solution:
 def _round_two_way(
     state: HistogramProblem, x: NDArray, exact: dict[Axes, NDArray], rng: np.random.Generator
 ) -> Answer:
-    """Round the total, then rows and columns within it, then cells within both; project again before the last step."""
+    """Round the total, then rows and columns, then cells."""
     total = _whole(next((b.sum() for b in exact.values()), x.sum()))
     rows, columns = (exact.get((axis,), _whole_line(margin_of(x, (axis,)), total, rng)) for axis in (0, 1))
     margins: list[Axes] = [(0,), (1,)]
@@ -185,7 +185,7 @@ def _round_many(
     seconds: float,
     rng: np.random.Generator,
 ) -> Answer:
-    """Round with exact margins (or the total) kept; up to 1,000 cells, keep the other measured margins close."""
+    """Round with exact margins (or the total) kept."""
     zeros = state.constraints.zero_cells.reshape(x.shape)
     if x.size > EXACT_CELLS:
         kept = exact or {(): np.array(_whole(x.sum()))}
@@ -208,7 +208,7 @@ def _kept(state: HistogramProblem, attributes: Sequence[str]) -> Axes:
 
 
 def exact_margins(state: HistogramProblem, values: NDArray) -> tuple[list[tuple[int, ...]], list[NDArray]]:
-    """Return the invariants as kept axes and tables."""
+    """Return the invariants as axes and tables."""
     parts = zip(state.headers, split(values, state.headers, state.cells), strict=True)
     pairs = [(_axes(state, h), np.asarray(p, float)) for h, p in parts if h.exact]
     shapes = [tuple(state.cells.shape[1:][a] for a in axes) for axes, _ in pairs]
@@ -218,7 +218,7 @@ def exact_margins(state: HistogramProblem, values: NDArray) -> tuple[list[tuple[
 def project_on_margins(
     state: HistogramProblem, values: NDArray, first: Sequence[Marginal] = ()
 ) -> Projection:
-    """Return the nearest table to one row of values, with marginals in `first` settled first; refuse contradictory invariants."""
+    """Return the table nearest to one row of values, settling the marginals in `first` first."""
     shape = state.cells.shape[1:]
     margins, sums = exact_margins(state, values)
     # Sums of whole numbers are exact, so margins that differ at all contradict each other.
@@ -265,7 +265,7 @@ def _nearest(
 
 
 def _not_below_zero(projection: Projection, margins, sums, held: NDArray[np.bool_]) -> Projection:
-    """Set rounding errors below zero to zero; where they move a sum, project once more."""
+    """Set rounding errors below zero to zero, and project again if a sum changes."""
     table = np.maximum(projection.table, 0.0)
     if not margins:
         return replace(projection, table=table)
@@ -274,7 +274,7 @@ def _not_below_zero(projection: Projection, margins, sums, held: NDArray[np.bool
 
 
 def _onto_exact_margins(state: HistogramProblem, values: NDArray, margins, sums) -> Projection:
-    """Project when all noise is on the finest cells: average their measurements, then run the semismooth Newton projection."""
+    """Project onto exact margins if all noise is on the finest cells."""
     parts = zip(state.headers, split(values, state.headers, state.cells), strict=True)
     noisy = [(p / h.law.variance, 1 / h.law.variance) for h, p in parts if not h.exact]
     precision = sum(w for _, w in noisy)

@@ -17,7 +17,7 @@ from trueup.model.header import Measured
 
 
 class Method(ABC):
-    """A way to reconcile; a frozen dataclass whose fields are its parameters.
+    """A method of reconciliation; a frozen dataclass whose fields are its parameters.
 
     Attributes
     ----------
@@ -39,12 +39,12 @@ class Method(ABC):
 
     @property
     def integer(self) -> bool:
-        """Return True if it returns whole numbers."""
+        """Return True if the method returns whole numbers."""
         return True
 
     @property
     def nonnegative(self) -> bool:
-        """Return True if it keeps counts from falling below zero where the constraints ask for it."""
+        """Return True if the method keeps counts nonnegative where constraints require it."""
         return True
 
     def refuses(self, constraints: Constraints) -> str | None:
@@ -57,7 +57,7 @@ class Method(ABC):
 
     @abstractmethod
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Compute what depends on constraints and laws alone.
+        """Compute everything that depends only on constraints and laws.
 
         Raises
         ------
@@ -76,11 +76,11 @@ class Method(ABC):
         """
 
     def refuses_parts(self) -> str | None:
-        """Return the reason why it needs the whole problem at once, or None if it is divisible among parts of the places."""
+        """Return the reason why the method needs all places together, or None."""
         return "it solves for all places at once"
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Return the plan that all parts of the places share, for a divisible method; its constraints name levels, not places.
+        """Return the common plan of all parts of the places.
 
         Raises
         ------
@@ -90,13 +90,13 @@ class Method(ABC):
         raise NotImplementedError
 
     def errors(self, state: Any) -> dict[Margin, NDArray]:
-        """Return standard errors (counts) of margins with a closed form, before nonnegativity and rounding."""
+        """Return least-squares standard errors (counts) of margins with a formula."""
         return {}
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The answer of a reconciliation method.
+    """The result of a reconciliation method.
 
     A count or a figure that is not finite is never solved, whatever status a method gives: this is checked here, where every
     solution is made.

@@ -72,7 +72,7 @@ class Multinomial(Method):
         return Solution(state.problem.finest(nodes).reshape(*values.shape[:-1], -1))
 
     def _rules(self, plan: EstimateLayout, weights: NDArray) -> dict[str, Any]:
-        """Return what both ways to split take: exact counts, what becomes of empty parts, and labels."""
+        """Return exact counts, the rule for empty parts, and labels."""
         exact = np.where(plan.settled(), weights, -1)
         return {"exact": exact, "empty": self.empty, "label": plan.problem.nested.label}
 

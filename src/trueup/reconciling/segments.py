@@ -1,4 +1,4 @@
-"""Segments of a hierarchy of histograms: their common plan, and which places each covers.
+"""Segments of a hierarchy of histograms, and their common plan.
 
 The levels are cut at boundary levels; a *segment* covers the levels from one boundary to the next, both included, and
 a run of neighbouring places of its top level with everything below them. Segments are plain arrays.
@@ -44,7 +44,7 @@ Bounds = tuple[tuple[NDArray[np.int64], ...], ...]
 
 @dataclass(frozen=True, eq=False)
 class SegmentPlan:
-    """The plan that all segments of a problem share; it holds levels but no places, and pickles to a few kilobytes.
+    """The common plan of all segments of a problem, without places.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class SegmentPlan:
         return [(at, m) for at in levels for m, variance in self.measured[at] if variance == 0]
 
     def bounds(self, constraints: Constraints) -> Bounds:
-        """Return the lower bounds on the places of constraints, whose tree may be a branch of the whole one."""
+        """Return the lower bounds on the places of constraints."""
         return tuple(
             tuple(level_bounds(constraints, self.fold, self.bounded, name)) if self.bounded else ()
             for name in constraints.cells.tree.levels
@@ -104,7 +104,7 @@ class SegmentPlan:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Some places of a level and all places below them down to another level.
+    """Some places of a level with all places below them, down to another level.
 
     Attributes
     ----------
@@ -130,12 +130,12 @@ class Segment:
 
     @property
     def lowest(self) -> bool:
-        """Return True if nothing is below it."""
+        """Return True if the segment contains the last level."""
         return self.bottom == len(self.plan.levels) - 1
 
     @property
     def measured(self) -> range:
-        """Return the levels whose measurements it takes."""
+        """Return the levels whose measurements the segment uses."""
         return range(self.top, self.bottom + self.lowest)
 
 
@@ -207,7 +207,7 @@ def summed_up(
     own: Sequence[Sequence[tuple[Exact, Table]]],
     below: Sequence[tuple[Exact, Table]],
 ) -> list[tuple[Exact, Table]]:
-    """Return all invariants of a segment and of what is below it, summed at its top places; refuse contradictions.
+    """Return all invariants at and below a segment, summed at its top places; refuse contradictions.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def _hold(levels: Sequence[str], one: tuple[Exact, Table], other: tuple[Exact, T
 
 
 def _common(one: tuple[Exact, Table], other: tuple[Exact, Table]) -> Iterator[tuple[Table, Table]]:
-    """Yield the sums that two invariants share, if one refines the other."""
+    """Yield the sums that two invariants have in common, if one refines the other."""
     for ((_, fine), table), ((_, coarse), sums) in ((one, other), (other, one)):
         if refines(fine, coarse):
             yield marginalise(table, relative(fine, coarse)), sums

@@ -1,4 +1,4 @@
-"""Trees: least squares under additivity alone; and the default, which then projects each parent's children and rounds."""
+"""Trees: least squares, or by default a top-down projection of children with controlled rounding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trueup.reconciling.method import Method, Solution
 
 @dataclass(frozen=True)
 class RoundedTreeMethod(Method):
-    """A method for nested margins that solves for real counts, which controlled rounding may then make whole."""
+    """A method for nested margins in real numbers, with optional controlled rounding."""
 
     rounding: Literal["controlled", "none"] = "controlled"
 
@@ -37,7 +37,7 @@ class RoundedTreeMethod(Method):
 
     @property
     def integer(self) -> bool:
-        """Return True if it returns whole numbers."""
+        """Return True if the method returns whole numbers."""
         return self.rounding == "controlled"
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
@@ -51,7 +51,7 @@ class RoundedTreeMethod(Method):
         """Return real counts of all nodes `(..., nodes)`, given their measured values."""
 
     def apply(self, state: TreeProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
+        """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties of rounding."""
         nodes = state.values(values)
         solved = self.solve(state, nodes)
         stats = {"largest adjustment": largest_adjustment(state, nodes, solved.values), **solved.stats}
@@ -66,7 +66,7 @@ class RoundedTreeMethod(Method):
 
 @dataclass(frozen=True)
 class TreeTopDown(RoundedTreeMethod):
-    """Reconcile nested margins from the top, and round under control.
+    """Top-down reconciliation of nested margins with controlled rounding.
 
     One upward pass gives every node its weighted least-squares estimate from its own subtree; going
     down, the children of each parent are projected, in the metric of their variances, on the sum
@@ -88,7 +88,7 @@ class TreeTopDown(RoundedTreeMethod):
     title: ClassVar[str] = "least squares up, one bounded projection per parent down, controlled rounding"
 
     def solve(self, state: TreeProblem, nodes: NDArray) -> Solution:
-        """Estimate from the leaves up, and project from the top."""
+        """Solve by one upward and one downward pass."""
         bounds = state.bounds()
         x, bad = topdown(
             state.child_ptr,
@@ -106,7 +106,7 @@ class TreeTopDown(RoundedTreeMethod):
 
 @dataclass(frozen=True)
 class TreeEquality(RoundedTreeMethod):
-    """Solve min sum (x - y)^2 / variance over counts that add up and keep exact values.
+    """Minimum of sum (x - y)^2 / variance over counts that add up and keep exact values.
 
     The linear unbiased estimate of least variance of every count, and of every sum of counts. It uses
     no bounds: small counts come out negative.
@@ -129,11 +129,11 @@ class TreeEquality(RoundedTreeMethod):
 
     @property
     def nonnegative(self) -> bool:
-        """Return False: counts may fall below zero."""
+        """Return False, because counts may be negative."""
         return False
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Return the reason if bounds or nonnegativity are asked for, or None."""
+        """Return the reason if bounds or nonnegativity are required, or None."""
         if constraints.bounds:
             return "it knows no bounds"
         if self.integer and constraints.nonnegative:

@@ -276,7 +276,7 @@ def report(
     ['What the numbers say', 'What it cost', 'Expected error', 'What reconciliation changed']
     >>> report(3)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release, ...
+    trueup.errors.SpecError: no report can be made of a int. Needed: one of Measurements, Release, ...
     """
     kind = next((kind.__name__ for kind in type(record).__mro__ if kind.__name__ in PAGES), None)
     if kind is None:
@@ -286,8 +286,7 @@ def report(
     stated = getattr(record, "spec", None) if spec is None else spec
     if stated is None:
         raise SpecError(
-            f"the {type(record).__name__} was made without its spec",
-            remedy="give the spec: report(record, spec)",
+            f"the {type(record).__name__} was made without its spec", remedy="give it: report(record, spec)"
         )
     lay_out, options = PAGES[kind], {}
     if kind == "Release":

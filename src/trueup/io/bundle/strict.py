@@ -77,15 +77,15 @@ def amount(text: Any) -> Fraction:
     (Fraction(1, 2), Fraction(0, 1))
     >>> amount("1e999999999")
     Traceback (most recent call last):
-    ValueError: no amount
+    ValueError: an amount is not a number of the allowed form
     """
     if isinstance(text, int) and not isinstance(text, bool) and 0 <= text < 10**_DIGITS:
         return Fraction(text)
     if not isinstance(text, str) or not _AMOUNT.fullmatch(text):
-        raise ValueError("an amount is missing or is not a text")
+        raise ValueError("an amount is not a number of the allowed form")
     above, _, below = text.partition("/")
     if below and not int(below):
-        raise ValueError("no amount")
+        raise ValueError("an amount is not a number of the allowed form")
     return Fraction(above) / int(below or 1)
 
 
@@ -97,7 +97,7 @@ def refuse_names(names: Iterable[Any], *, pattern: bool = False) -> None:
     >>> refuse_names(["measurements/part-0.parquet", "spec.toml"])
     >>> refuse_names(["measurements/../../profile"])
     Traceback (most recent call last):
-    ValueError: no name of a file of a bundle
+    ValueError: a file of a bundle has a name that is not allowed
     """
     grammar = _PATTERN if pattern else _PART
     for name in names:

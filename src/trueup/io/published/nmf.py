@@ -48,7 +48,7 @@ _SIGNS = ("=", ">=", "<=")
 
 
 class Row(NamedTuple):
-    """One query at one place; `given` is its variance, or the sign of a constraint."""
+    """One query at one place; `given` is its variance or the sign of a constraint."""
 
     geocode: str
     query: str
@@ -140,7 +140,7 @@ def _belongs(path: Path, level: str, kind: str) -> bool:
 
 
 def _tree(spec: Spec, codes: NDArray) -> Tree:
-    """Return the tree of places: each level's key is a prefix of the spine code, the last level's is all of it."""
+    """Return the tree of places, whose keys are prefixes of the spine code."""
     columns: list[dict[str, NDArray]] = [{}]
     for level in spec.levels[1:]:
         key = codes if level.prefix is None else codes.astype(f"U{level.prefix}")
@@ -240,7 +240,7 @@ def _constraints(
 def _margin_bound(
     cells: Cells, margin: Margin, sign: str, groups: NDArray[np.int64], values: NDArray[np.int64]
 ) -> Bound:
-    """Return a limit on every group of a margin; infinite if none is listed."""
+    """Return a limit for every group of a margin; infinite where none is listed."""
     limits = np.full(cells.size(margin), -np.inf if sign == ">=" else np.inf)
     limits[groups] = values
     listed = tuple(limits.tolist())

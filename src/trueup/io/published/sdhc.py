@@ -1,4 +1,4 @@
-"""Noisy measurements in the layout of the 2020 Census S-DHC tables, and estimates in that layout.
+"""Noisy measurements in the layout of the 2020 Census S-DHC tables, and estimates in the same layout.
 
 Measurements are one pipe-separated row per count:
 
@@ -156,7 +156,7 @@ def _read_part(spec: Spec, source) -> Columns:
 
 
 def _tree(spec: Spec, rows: Columns) -> Tree:
-    """Return the tree of places, each once, as the levels of the spec nest them."""
+    """Return the tree of places, from the levels of the spec."""
     keys = _keys(spec, rows, spec.levels[-1].name)
     names = [next(iter(key), None) for key in keys]
     places = np.unique(np.column_stack([key[name] for key, name in zip(keys, names) if name]), axis=0)
@@ -167,7 +167,7 @@ def _tree(spec: Spec, rows: Columns) -> Tree:
 
 
 def _keys(spec: Spec, rows: Columns, last: str) -> list[dict[str, NDArray]]:
-    """Return the key that each level adds, down to the level that the rows measure: a column, or a prefix of one."""
+    """Return the key columns of the levels down to that of the rows: a column or a prefix of it."""
     found: list[dict[str, NDArray]] = []
     for level in spec.levels[: [level.name for level in spec.levels].index(last) + 1]:
         codes = rows[level.column].astype(str) if level.column else np.zeros(0, str)
@@ -260,7 +260,7 @@ def _iterated(cells: Cells) -> bool:
 
 
 def _codes(spec: Spec, cells: Cells) -> dict[int, str]:
-    """Return the data cell's prefix and code of each combination of attributes; the first if several have one."""
+    """Return prefix and code of the data cell for each combination of attributes."""
     return {_combination(cells, cell.where): cell.count for cell in reversed(spec.table.cells)}
 
 
@@ -308,7 +308,7 @@ def write_estimates(path: Path, posterior: Posterior, spec: Spec, measurements: 
 
 
 def _ratio_lines(posterior: Posterior, levels: set[str]) -> list[list]:
-    """Return the rows of the ratios at every place of the levels that were measured."""
+    """Return the rows of ratios for every place of the measured levels."""
     ratios, lines, row = posterior.ratio_summary(), [], 0
     found = [ratios[name].astype(float).tolist() for name in ("noisy", "mean", "low", "high")]
     places = {level: _places(posterior.cells, level) for level in levels}

@@ -1,4 +1,4 @@
-"""Least squares and whole tables for families of tables that share margins, by acyclic sets of variables.
+"""Least squares and whole-number tables for families of tables that share margins; acyclic sets of variables.
 
 Here: families of sets of variables: junction trees, and the sets that close families without one.
 
@@ -26,7 +26,7 @@ TRIED_SETS = 12
 
 
 def maximal(sets: Sequence[frozenset[Variable]]) -> list[int]:
-    """Return the positions of the sets that lie in no other; of equal ones the first.
+    """Return the positions of the sets that are not contained in others; of equal ones, the first.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def maximal(sets: Sequence[frozenset[Variable]]) -> list[int]:
 
 
 def cyclic_core(sets: Sequence[frozenset[Variable]]) -> list[int]:
-    """Return the positions of the sets that Graham's reduction leaves; empty if the family is acyclic.
+    """Return the positions of the sets that remain after Graham's reduction; empty if the family is acyclic.
 
     Examples
     --------

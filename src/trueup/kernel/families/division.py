@@ -1,4 +1,4 @@
-"""The hierarchical prior of a family of tables: every count divided step by step, with parameters that move.
+"""The hierarchical prior of a family of tables, in which every count is divided step by step; moves of its parameters.
 
 Every table has a product of Dirichlet-multinomial laws, step by step: what the table shares with its parent in the junction
 tree (for the root, the number of all records) is divided among the places of the next level, and so on down to the table's
@@ -27,7 +27,7 @@ SHARE_STEP, SHARE_SCALES = 2.0, 7.0
 
 @njit(cache=True)
 def _part_rise(before, k, a):
-    """Return the change of `log Gamma(x + a) / x!` if x becomes k larger."""
+    """Return the change of `log Gamma(x + a) / x!` if x increases by k."""
     after = before + k
     return (math.lgamma(after + a) - math.lgamma(after + 1.0)) - (
         math.lgamma(before + a) - math.lgamma(before + 1.0)
@@ -36,7 +36,7 @@ def _part_rise(before, k, a):
 
 @njit(cache=True)
 def prior_rise(layout, state, table, cell, other, k):
-    """Return the change of the log prior if a cell grows by k, with all sums above it that the other cell is not in."""
+    """Return the change of the log prior if a cell increases by k and the sums that contain it follow."""
     total, first = 0.0, layout.steps[table]
     last = layout.steps[table + 1] - first - 1
     for s in range(last + 1):
@@ -52,7 +52,7 @@ def prior_rise(layout, state, table, cell, other, k):
 
 @njit(cache=True)
 def _log_step(layout, state, table, step, log_a):
-    """Return the log prior of the sums that a step divides, and of its concentration, whose log has a logistic law."""
+    """Return the log prior of the sums of one step and of its concentration, whose log has a logistic law."""
     a, total = math.exp(log_a), log_a - 2.0 * math.log1p(math.exp(log_a))
     for g in range(layout.sums_ptr[step], layout.sums_ptr[step + 1]):
         if state.held[g] > 0.0:
@@ -71,7 +71,7 @@ def _log_step(layout, state, table, step, log_a):
 
 @njit(cache=True)
 def move_concentrations(rng, layout, state):
-    """Move the concentration of every step, by a step of its log."""
+    """Move the log concentration of every step (Metropolis)."""
     for table in range(layout.steps.size - 1):
         for step in range(layout.steps[table], layout.steps[table + 1]):
             now = math.log(state.alpha[step])
@@ -83,7 +83,7 @@ def move_concentrations(rng, layout, state):
 
 @njit(cache=True)
 def _share_rise(layout, state, cell, before, after, a):
-    """Return the change of the log prior if a cell's weight changes, but for the sum that is divided."""
+    """Return the change of the log prior if a cell's weight changes, apart from the sum that is divided."""
     x = state.x[cell]
     if x == 0:
         return 0.0
@@ -94,7 +94,7 @@ def _share_rise(layout, state, cell, before, after, a):
 
 @njit(cache=True)
 def _mass_rise(state, g, more, a):
-    """Return the change of the log prior if the weights of the parts of a sum become larger."""
+    """Return the change of the log prior if the total weight of a sum's parts increases."""
     before, after = a * state.mass[g], a * (state.mass[g] + more)
     held = state.held[g]
     return (math.lgamma(held + before) - math.lgamma(before)) - (
@@ -104,7 +104,7 @@ def _mass_rise(state, g, more, a):
 
 @njit(cache=True)
 def _move_pair(rng, layout, state, table, v, w):
-    """Move weight between two values of a table, by a step of the log odds of the first among both."""
+    """Move weight between two values of a table, by a step of the log odds."""
     own, other = state.weights[v], state.weights[w]
     both = own + other
     scale = SHARE_STEP * 0.5 ** (SHARE_SCALES * rng.random())
@@ -136,7 +136,7 @@ def _move_pair(rng, layout, state, table, v, w):
 
 @njit(cache=True)
 def move_shares(rng, layout, state):
-    """Move shares of every table whose shares are drawn, about once each."""
+    """Move the estimated shares of every table, about once each."""
     for table in range(layout.steps.size - 1):
         for b in range(layout.block_ptr[table], layout.block_ptr[table + 1] - 1):
             first, size = layout.blocks[b], layout.blocks[b + 1] - layout.blocks[b]

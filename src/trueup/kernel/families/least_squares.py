@@ -1,4 +1,4 @@
-"""Weighted least squares for a family of tables on a hierarchy, without their full cross.
+"""Weighted least squares for a family of tables on a hierarchy, without their joint table.
 
 Every table is measured as `y = M x + noise` of one variance a table, where x is the full cross at a place of the table's
 level, and a place's x is the sum of its children's. In the basis of `kernel.histogram.anova` the problem falls apart by the
@@ -70,18 +70,18 @@ class TableView:
         return cls(marginal, kept, Domain(own or (Axis.free(1),)))
 
     def contrast(self, component: Component) -> tuple[int, ...]:
-        """Return the axes on which one of its components is a contrast."""
+        """Return the axes on which one of its components varies."""
         return tuple(i for i, c in zip(self.kept, component.contrast) if c)
 
     @cached_property
     def components(self) -> dict[tuple[int, ...], Component]:
-        """Return its components by the axes on which they are contrasts."""
+        """Return the components by the axes on which they vary."""
         return {self.contrast(c): c for c in self.domain.components}
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One component of the family, prepared.
+    """One component of the family's least squares.
 
     Attributes
     ----------
@@ -101,13 +101,13 @@ class Block:
 
     @property
     def depth(self) -> int:
-        """Return the number of levels at which it is known."""
+        """Return how many levels measure the component."""
         return len(self.basis)
 
 
 @dataclass(frozen=True, eq=False)
 class FamilyLeastSquares:
-    """Least squares prepared for a family: its axes, its places and its measurements at every level.
+    """Prepared least squares of a family: axes, places and measurements at every level.
 
     Examples
     --------
@@ -217,7 +217,7 @@ class FamilyLeastSquares:
         return found
 
     def _seen(self, view: TableView, of: Sequence):
-        """Yield the components of a table in order, each with its block and that block's entry of `of`."""
+        """Yield the components of a table with their blocks."""
         at = {block.contrast: i for i, block in enumerate(self.blocks)}
         for component in view.domain.components:
             i = at[view.contrast(component)]
@@ -247,17 +247,17 @@ class FamilyLeastSquares:
         return len(np.unique(self.spine.children(level))) == 1
 
     def _to_children(self, level: int, x: NDArray) -> NDArray:
-        """Repeat `(places or 1, ...)` of a level for every child."""
+        """Repeat a level's array `(places or 1, ...)` for every child."""
         return self.spine.to_children(level, np.broadcast_to(x, (self.spine.size(level), *x.shape[1:])))
 
     def _informing(self, contrast: tuple[int, ...], level: int) -> list[tuple[int, Measured]]:
-        """Return the tables of a level that measure a component, with their positions in the plan."""
+        """Return the tables of a level that measure a component, with their positions."""
         return [
             (i, m) for i, m in enumerate(self.plan[level]) if contrast in self.views[_key(m[0])].components
         ]
 
     def _matrix(self, block: Block, marginal: Marginal) -> NDArray:
-        """Return the matrix (rows, D) by which a table measures a block."""
+        """Return the matrix (rows, D) with which a table measures a block."""
         parts = [self.axes[i].on_atoms(marginal[i]) for i in block.dense]
         return reduce(np.kron, parts, np.ones((1, 1)))
 
@@ -279,7 +279,7 @@ class FamilyLeastSquares:
         return self._known(replace(block, basis=tuple(basis[:0:-1])))
 
     def _known(self, block: Block, below: NDArray | None = None) -> Block:
-        """Return a block with its covariances; those of the last level are given if it is a cut."""
+        """Return a block with its covariances, which are given for the last level if it is a cut."""
         variance: list[NDArray] = [] if below is None else [below]
         summed: list[NDArray] = []
         for level in range(block.depth - 1 - len(variance), -1, -1):
@@ -294,7 +294,7 @@ class FamilyLeastSquares:
         return replace(block, variance=tuple(variance[::-1]), below=tuple(summed[::-1]))
 
     def on(self, spine: Spine, levels: range, below: Mapping[Contrast, NDArray] | None) -> FamilyLeastSquares:
-        """Return the problem of some levels of other places; `below` are covariances of a last level that is a cut."""
+        """Return the problem for some levels of other places; `below` are the covariances at a cut."""
         plan = self.plan[levels.start : levels.stop]
         plan = plan if below is None else (*plan[:-1], ())
         part = replace(self, spine=spine, plan=plan, blocks=())
@@ -309,7 +309,7 @@ class FamilyLeastSquares:
         return replace(part, blocks=tuple(blocks))
 
     def _summed(self, level: int, v: NDArray) -> NDArray:
-        """Return the covariance of the sum of every place's children; of one place if all are alike."""
+        """Return the covariance of the sum of every place's children; a single one if all are equal."""
         if len(v) == 1:
             children = self.spine.children(level)
             children = children[:1] if self._alike(level) else children
@@ -339,7 +339,7 @@ class FamilyLeastSquares:
         return z if subtrees else self._down(block, z, sums)
 
     def _information(self, block: Block, seen: Sequence[NDArray], level: int) -> NDArray | None:
-        """Return `Q sum M'y / variance`; None if nothing of the block is measured at the level."""
+        """Return `Q sum M'y / variance`; None if the level measures nothing of the block."""
         total = None
         for i, (marginal, variance) in self._informing(block.contrast, level):
             rows = block.basis[level] @ self._matrix(block, marginal).T / variance
@@ -361,7 +361,7 @@ def _key(marginal: Marginal) -> tuple[bytes, ...]:
 
 
 def _extended(basis: NDArray, rows: Sequence[NDArray]) -> NDArray:
-    """Return orthonormal rows that span further rows too, the given ones first."""
+    """Return orthonormal rows that span given rows and further ones."""
     if not rows:
         return basis
     further = np.vstack(rows)
@@ -373,7 +373,7 @@ def _extended(basis: NDArray, rows: Sequence[NDArray]) -> NDArray:
 
 
 def _combined(below: NDArray, own: NDArray, *, informed: bool) -> NDArray:
-    """Return the covariance given the children's sum, which informs the first directions alone, and a place's own tables."""
+    """Return the covariance given the children's sum and a place's own tables."""
     if not informed:
         return below
     d = below.shape[-1]
@@ -383,7 +383,7 @@ def _combined(below: NDArray, own: NDArray, *, informed: bool) -> NDArray:
 
 
 def _on_codes(spread: NDArray, axis: Axis, at: int, *, contrast: bool) -> NDArray:
-    """Distribute variances of an axis's atoms, or of its contrasts, to its codes by a cell's share of a unit vector's square."""
+    """Distribute variances of an axis's atoms or contrasts among its codes."""
     sizes = np.array([codes.size for codes in axis.members])
     atom = np.empty(axis.size, np.int64)
     for k, codes in enumerate(axis.members):

@@ -1,4 +1,4 @@
-"""Markov chains on the whole nonnegative tables of an acyclic family that agree.
+"""Markov chains on whole-number tables of an acyclic family, which keep all tables consistent.
 
 A *record* u names one cell of every table, such that neighbours in the junction tree have the same cell of what they share.
 Agreeing tables are sums of records, so tables can be emptied record by record and filled again, and every state between
@@ -37,7 +37,7 @@ SHORT_LENGTH_SHARE = 8.0
 
 
 class WalkLayout(NamedTuple):
-    """The constant parts of a chain's layout.
+    """The constant arrays of a chain.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class WalkState(NamedTuple):
 
 @njit(cache=True)
 def _noise_rise(layout, state, o, k):
-    """Return the change of the log likelihood if a noisy sum without noise becomes k larger."""
+    """Return the change of the log likelihood if a noisy sum increases by k."""
     before = layout.noisy[o] - state.sums[o]
     after = before - k
     return -layout.slope[o] * (abs(after) - abs(before)) - layout.curvature[o] * (
@@ -137,7 +137,7 @@ def _noise_rise(layout, state, o, k):
 
 @njit(cache=True)
 def _rise(layout, state, flat, table, source, target, k):
-    """Return the change of the log density if k counts move from one cell (-1: none) to another; -inf if one falls below 0."""
+    """Return the change of the log density if k counts move between two cells (-1: none); -inf if one becomes negative."""
     total = 0.0
     if source >= 0 and state.x[source] < k:
         return -np.inf
@@ -155,7 +155,7 @@ def _rise(layout, state, flat, table, source, target, k):
 
 @njit(cache=True)
 def _add(layout, state, cell, k):
-    """Add k to a cell and to all sums that count it."""
+    """Add k to a cell and to all sums that contain it."""
     state.x[cell] += k
     for h in range(layout.seen.shape[1]):
         if layout.seen[cell, h] >= 0:
@@ -172,7 +172,7 @@ def _any_of(rng, cells, first, last):
 
 @njit(cache=True)
 def _propagate(rng, layout, table, source, target, path):
-    """Choose cells of all tables that must follow; write (table, source, target) to `path` (t, 3), and return how many."""
+    """Choose the cells of all tables that must change too; write (table, source, target) to `path`, and return how many."""
     path[0, 0], path[0, 1], path[0, 2] = table, source, target
     count, at = 1, 0
     came = np.full(layout.start.size - 1, -1)
@@ -199,7 +199,7 @@ def _propagate(rng, layout, table, source, target, path):
 
 @njit(cache=True)
 def _keeps_exact(kept, source, target):
-    """Return True if a move between two cells (-1: none) changes no exact sum."""
+    """Return True if a move between two cells (-1: none) leaves all exact sums unchanged."""
     for e in range(kept.shape[1]):
         before = -1 if source < 0 else kept[source, e]
         after = -1 if target < 0 else kept[target, e]
@@ -210,7 +210,7 @@ def _keeps_exact(kept, source, target):
 
 @njit(cache=True)
 def _move(rng, layout, state, flat, kind, table, mean, path):
-    """Propose one move; return True if it was made."""
+    """Propose one move; return True if it is accepted."""
     first, last = layout.open_ptr[table], layout.open_ptr[table + 1]
     if first == last:
         return False
@@ -245,7 +245,7 @@ def _move(rng, layout, state, flat, kind, table, mean, path):
 
 @njit(cache=True)
 def walk(rng, layout, state, flat, fixed, means, tally, chances, thin, out):
-    """Make `thin` sweeps for each row of `out`, and write the cells after them into it.
+    """Make `thin` sweeps for each row of `out`, and write the cells into the row.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def walk(rng, layout, state, flat, fixed, means, tally, chances, thin, out):
 
 
 def tuned(means: np.ndarray, tally: np.ndarray, wanted: float = 0.3) -> np.ndarray:
-    """Return mean lengths of moves that are made about as often as wanted, from how often they were.
+    """Return mean lengths of moves for the wanted acceptance rate, given the present one.
 
     Examples
     --------
@@ -286,7 +286,7 @@ def tuned(means: np.ndarray, tally: np.ndarray, wanted: float = 0.3) -> np.ndarr
 
 
 def layout_fields(**arrays: Any) -> WalkLayout:
-    """Return a layout of arrays in the types that the kernel takes."""
+    """Return the arrays of a layout in the types that the kernel takes."""
     real = ("noisy", "slope", "curvature")
     return WalkLayout(
         **{k: np.ascontiguousarray(v, float if k in real else np.int64) for k, v in arrays.items()}

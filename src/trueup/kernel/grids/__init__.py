@@ -1,4 +1,4 @@
-"""Messages on a tree of counts, on grids of some hundred points, at a cost independent of noise and counts.
+"""Messages on a tree of counts, on grids of some hundred points, at a cost that depends on neither noise nor counts.
 
 Here: sums of two counts whose densities are known at the points of grids.
 
@@ -34,7 +34,7 @@ FADED = 1e-12
 
 @njit(cache=True, error_model="numpy")
 def log_spacings(x, out):
-    """Set `out` to the logs of the weights of points `x`."""
+    """Write the logs of the integration weights of points `x` to `out`."""
     last = len(x) - 1
     for k in range(last + 1):
         weight = 1.0
@@ -47,7 +47,7 @@ def log_spacings(x, out):
 
 @njit(cache=True, error_model="numpy")
 def _quadratic(xo, c):
-    """Return True if a point lies between two gaps of about the same width."""
+    """Return True if a point lies between two gaps of similar width."""
     if c == 0 or c == len(xo) - 1:
         return False
     left, right = float(xo[c] - xo[c - 1]), float(xo[c + 1] - xo[c])
@@ -56,7 +56,7 @@ def _quadratic(xo, c):
 
 @njit(cache=True, error_model="numpy")
 def parabolas(xo, log):
-    """Return `(2 n, 3)` coefficients, about the nearer point, of the interpolated log density in each half of each gap."""
+    """Return `(2 n, 3)` coefficients of the quadratic interpolation of a log density in each half gap."""
     n = len(xo)
     out = np.zeros((2 * n, 3))
     for h in range(2 * n):
@@ -94,7 +94,7 @@ def _interpolated_log(x, curves, k, at):
 
 @njit(cache=True, error_model="numpy")
 def convolve_at(xf, lf, cf, xg, lg, cg, xo, out):
-    """Set `out` to the log, at points `xo`, of the convolution of two densities.
+    """Write the log of the convolution of two densities at points `xo` to `out`.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _are_neighbours(x):
 
 @njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
 def _convolve_whole(xf, lf, xg, lg, xo, out):
-    """Set `out` as `convolve_at` does, where every whole number is a point: products are added without logs.
+    """Write the convolution to `out` where every whole number is a point, as sums of products.
 
     Both densities are multiplied by the same exponential, which makes them flat: their logs may span hundreds of nats.
     """
@@ -148,7 +148,7 @@ def _chord(log):
 
 @njit(cache=True, error_model="numpy")
 def _flattened(log, slope):
-    """Return `exp(log - slope k)` at positions `k` as multiples of the largest, and the log of that."""
+    """Return `exp(log - slope k)` at positions `k` relative to its largest value, and the log of that value."""
     out, top = np.empty(len(log)), -np.inf
     for k in range(len(log)):
         out[k] = log[k] - slope * k
@@ -160,7 +160,7 @@ def _flattened(log, slope):
 
 @njit(cache=True, error_model="numpy")
 def _terms(xf, lf, cf, xg, lg, cg, x, spots, logs):
-    """Set the points of a sum at `x` and the logs of its terms there; return how many."""
+    """Write the points of a sum at `x` and the logs of its terms; return how many there are."""
     low, high = max(xf[0], x - xg[-1]), min(xf[-1], x - xg[0])
     i, j, size = np.searchsorted(xf, low), np.searchsorted(xg, x - low, side="right") - 1, 0
     while True:
@@ -189,7 +189,7 @@ def _terms(xf, lf, cf, xg, lg, cg, x, spots, logs):
 
 @njit(cache=True, error_model="numpy")
 def _log_sum(spots, logs, size):
-    """Return the log of the sum, over whole numbers, of a function whose logs are known at some."""
+    """Return the log of a function's sum over whole numbers, given its logs at some of them."""
     top = -np.inf
     for k in range(size):
         top = max(top, logs[k])
@@ -209,7 +209,7 @@ def _log_sum(spots, logs, size):
 
 @njit(cache=True, error_model="numpy")
 def reflected(x, log):
-    """Return the points and logs of a density of minus the count."""
+    """Return points and logs of the density of minus the count."""
     return -x[::-1], log[::-1].copy()
 
 

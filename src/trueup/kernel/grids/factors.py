@@ -1,4 +1,4 @@
-"""Inputs of grids: a rough posterior of the counts, and the factors of splits at grid points.
+"""Inputs of grids: an approximate posterior of the counts, and the factors of splits at grid points.
 
 *Rough posterior* of a tree's counts before any grid: least squares up, then nonnegative counts down.
 
@@ -78,7 +78,7 @@ def _down(child_ptr, below, spread):
 
 @njit(cache=True)
 def _add_up(middle, width, total, doubt):
-    """Move the means of parts towards their sum, in proportion to their variances, none below 0."""
+    """Move the means of parts so that they sum to the total, in proportion to their variances, none below 0."""
     for _ in range(SHARES):
         lacks = total - middle.sum()
         free = 0.0
@@ -94,7 +94,7 @@ def _add_up(middle, width, total, doubt):
 
 @njit(cache=True)
 def _mean_and_sd(value, variance, mean, sd):
-    """Return mean and standard deviation of a count with a gamma law of a mean and sd, given a value with normal noise."""
+    """Return mean and standard deviation of a gamma-distributed count given a value with normal noise."""
     if variance == 0.0:
         return value, 0.0
     if mean == np.inf or sd == np.inf:
@@ -145,7 +145,7 @@ def _stirling(z):
 
 @njit(cache=True, _nrt=False)
 def log_split(x, alpha, total):
-    """Return the log factor of a count of 0 or more."""
+    """Return the log factor that a split gives a count of 0 or more."""
     if x <= 0 or alpha == total:
         return 0.0
     return log_gamma_ratio(float(x), alpha, total) - log_gamma_ratio(0.0, alpha, total)
@@ -153,7 +153,7 @@ def log_split(x, alpha, total):
 
 @njit(cache=True)
 def add_splits(ptr, x, split, out):
-    """Add the log factor of every node at its points.
+    """Add the log factor of splits to every node at its points.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def add_splits(ptr, x, split, out):
 
 @njit(cache=True)
 def add_tables(ptr, x, factors, out):
-    """Add the tables of every node (`trueup.kernel.messages.pmf.Factors`) at its points; counts beyond a table are impossible."""
+    """Add the tables of every node at its points; counts beyond a table are impossible."""
     for v in range(len(factors.lower)):
         for row in range(factors.ptr[v], factors.ptr[v + 1]):
             first = factors.start[factors.table[row]]
@@ -186,7 +186,7 @@ def add_tables(ptr, x, factors, out):
 
 @njit(cache=True)
 def expected_slopes(ptr, x, p, split, free):
-    """Return `(4, n)` posterior expectations of nodes with masses `p` at their points, as `Splits.scores` takes them.
+    """Return posterior expectations `(4, n)` of nodes, as `Splits.scores` needs them, from masses `p` at their points.
 
     `free` marks nodes whose count may be other than zero: of others all are 0.
     """

@@ -1,4 +1,4 @@
-"""Positions of grid points: wide at first, then where the posterior is.
+"""Positions of grid points: wide at first, then where the posterior has mass.
 
 One file: where windows end, and the points within them, follow from the same marginals.
 """
@@ -41,7 +41,7 @@ TAIL_MASS_LEFT_OUT = 4e-11
 
 @njit(cache=True)
 def pair_sums(plan, own):
-    """Return the values of the first nodes, and for all other nodes of a plan the sums over their parts."""
+    """Return the values of the first nodes, and sums of parts for all other nodes of a plan."""
     out = np.zeros(len(plan.left), own.dtype)
     out[: len(own)] = own
     for v in plan.order:
@@ -52,7 +52,7 @@ def pair_sums(plan, own):
 
 @njit(cache=True)
 def only_part(plan, v):
-    """Return the lowest descendant that has the same count because every node on the way has a single part."""
+    """Return the lowest descendant that has the same count, because each node on the way has a single part."""
     while plan.left[v] >= 0 and plan.right[v] < 0:
         v = plan.left[v]
     return v
@@ -60,7 +60,7 @@ def only_part(plan, v):
 
 @njit(cache=True)
 def first_points(plan, low, high, middle, spread):
-    """Return the points of every node: `ptr` and `x`.
+    """Return the first grid points of every node: `ptr` and `x`.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def first_points(plan, low, high, middle, spread):
 
 @njit(cache=True)
 def _first_of(low, high, middle, spread):
-    """Return points around where a count is expected: messages from far away, on coarse grids, would be very wrong."""
+    """Return points around a count's expected value."""
     if not spread < np.inf:  # nothing but bounds is known
         middle, spread = 0.5 * (low + high), (high - low) / (2.0 * REACHED)
     spread = max(spread, 1.0)
@@ -115,7 +115,7 @@ def zoom(
     high: Integers,
     step: float,
 ) -> tuple[Integers, Integers]:
-    """Return points where marginal masses `p` are: `step` standard scores apart, and no more than that share of a scale.
+    """Return points where marginal masses `p` are large, `step` standard scores apart.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def zoom(
 
 @njit(cache=True)
 def _outside(ptr, x, p, low, high, below, above):
-    """Set each node's mass below and above every point, half of the point's own included; return where windows end.
+    """Write each node's mass below and above every point; return where windows end.
 
     Beyond the ends of a window, where counts are possible, masses are taken to fall on as they do there.
     """
@@ -157,7 +157,7 @@ def _outside(ptr, x, p, low, high, below, above):
 
 @njit(cache=True)
 def _tail(x, p, high):
-    """Return the mass beyond the last of some points, by extrapolation, and where only `TAIL_MASS_LEFT_OUT` is left."""
+    """Return the extrapolated mass beyond the last point, and the position beyond which only `TAIL_MASS_LEFT_OUT` is left."""
     n = len(x)
     if n < 2 or x[n - 1] >= high:
         return 0.0, min(x[n - 1], high)
@@ -217,7 +217,7 @@ def _zoomed(plan, ptr, x, score, ends, widest, low, high, step):
 
 @njit(cache=True)
 def _with_parts(plan, ptr, x, score, first, last, low, high):
-    """Move ends of sums' windows, in place, as far as those of a part move beyond which it has mass: else sums hold it back."""
+    """Widen windows of sums, in place, where a part has mass beyond its window's end."""
     down, up = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
     for v in plan.order:
         begin, end = ptr[v], ptr[v + 1] - 1
@@ -236,7 +236,7 @@ def _with_parts(plan, ptr, x, score, first, last, low, high):
 
 @njit(cache=True)
 def _mass_window(x, score, ends, low, high):
-    """Return the ends of a window that holds a count but for masses beyond `WINDOW_SCORES`."""
+    """Return the ends of a window that contains a count except for masses beyond `WINDOW_SCORES`."""
     first = x[max(np.searchsorted(score, -WINDOW_SCORES, side="right") - 1, 0)]
     last = x[min(np.searchsorted(score, WINDOW_SCORES), len(x) - 1)]
     first = ends[0] if first == x[0] else first
@@ -249,7 +249,7 @@ def _mass_window(x, score, ends, low, high):
 
 @njit(cache=True)
 def _at(x, score, sought):
-    """Return the count at a standard score, between points by interpolation."""
+    """Return the count at a standard score, interpolated between points."""
     k = np.searchsorted(score, sought)
     if k == 0:
         return float(x[0])
@@ -277,7 +277,7 @@ def _points_of(x, score, first, last, low, widest, step):
 
 @njit(cache=True)
 def _fill_gaps(x, low, widest, step):
-    """Add points so that no gap is wider than `widest`, nor than `step` times how far above the least count it begins.
+    """Add points so that no gap exceeds `widest`, or `step` times its distance from the least count.
 
     Priors of parts are powers of the count near the least one.
     """
@@ -304,7 +304,7 @@ def _beyond(found, end, to, gap):
 
 @njit(cache=True)
 def coarsest(ptr, x, p, scale):
-    """Return the largest marginal mass between two points that are not neighbours; `WIDE_GAPS` times their gap over the scale."""
+    """Return the largest marginal mass between two points that are far apart."""
     worst = 0.0
     for v in range(len(ptr) - 1):
         for k in range(ptr[v], ptr[v + 1] - 1):

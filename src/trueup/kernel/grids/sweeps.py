@@ -1,4 +1,4 @@
-"""Messages up a tree of counts on grids, and back down: every node's marginal masses, the evidence, joint draws.
+"""Messages up a tree of counts on grids and back down: marginals, evidence and joint draws.
 
 One file: the two sweeps and the draws that follow them down read the same arrays.
 """
@@ -23,7 +23,7 @@ PAIRS_A_CALL = 1 << 22
 
 
 class Grids(NamedTuple):
-    """Points of every node of a plan of pairs.
+    """The grid points of every node.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ def _all_weights(ptr, x, out):
 
 
 def grid_upward(grids: Grids, factor: Reals) -> Reals:
-    """Return the log density `(points,)` of every node given all that is at and below it.
+    """Return the log density `(points,)` of every node given all measurements at and below it.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def grid_upward(grids: Grids, factor: Reals) -> Reals:
 
 @njit(cache=True)
 def _up(at, grids, factor, out):
-    """Process `plan.order` from `at` on, up to a limit of work; return where it ends."""
+    """Process `plan.order` from `at` on, up to a limit of work; return the next position."""
     plan, ptr, x = grids.plan, grids.ptr, grids.x
     work = 0
     while at < len(plan.order) and work < PAIRS_A_CALL:
@@ -93,7 +93,7 @@ def _up(at, grids, factor, out):
 
 
 class GridMarginals(NamedTuple):
-    """The posterior of every node given everything.
+    """The posterior of every node given all measurements.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class GridMarginals(NamedTuple):
 
 
 def grid_downward(grids: Grids, factor: Reals, up: Reals) -> GridMarginals:
-    """Return the posterior of every node given everything; NaN if no mass is left."""
+    """Return the posterior of every node given all measurements; NaN if no mass is left."""
     outside, count = np.zeros(len(grids.x)), len(grids.ptr) - 1
     out = GridMarginals(np.zeros(len(up)), np.zeros(count), np.full(count, np.inf))
     at = len(grids.plan.order) - 1
@@ -163,7 +163,7 @@ def log_evidence(grids, up):
 def grid_draws(
     grids: Grids, up: Reals, slopes: Reals, nodes: int, draws: int, rng: np.random.Generator
 ) -> Integers:
-    """Return `(nodes, draws)` joint draws of the first nodes: whole numbers, parts that add up."""
+    """Return joint draws `(nodes, draws)` of the first nodes, in whole numbers that add up."""
     out = np.empty((len(grids.ptr) - 1, draws), np.int64)
     plan, ptr, x, log_weight = grids.plan, grids.ptr, grids.x, grids.log_weight
     masses = np.exp(up[: ptr[1]] - up[: ptr[1]].max() + log_weight[: ptr[1]])
@@ -184,7 +184,7 @@ def _draw_root(rng, x, total, out):
 
 @njit(cache=True)
 def _near(rng, before, at, after):
-    """Draw a whole number near a point by its hat function, which falls to 0 at the points before and after."""
+    """Draw a whole number near a grid point by its triangular weight function."""
     left, right = max(at - before - 1, 0), max(after - at - 1, 0)
     u = rng.random() * (1.0 + 0.5 * left + 0.5 * right)
     if u < 1.0:
@@ -226,14 +226,14 @@ def _draw_down(rng, at, grids, up, slopes, out):
 
 @njit(cache=True)
 def _scaled_density(x, log, slope):
-    """Return `exp(log - slope (x - x_0))` as multiples of its largest value."""
+    """Return `exp(log - slope (x - x_0))` relative to its largest value."""
     out = log - slope * (x - x[0])
     return np.exp(out - out.max())
 
 
 @njit(cache=True)
 def _split_total(rng, xa, fa, xb, fb, total, parts, others):
-    """Split totals in two by the product of two piecewise linear densities, whose kinks are the points of either."""
+    """Divide totals into two parts by the product of two piecewise linear densities."""
     most = len(xa) + len(xb)
     spots, sums = np.empty(most, np.int64), np.empty(most)
     last_a, last_b = len(xa) - 1, len(xb) - 1
@@ -268,7 +268,7 @@ def _split_total(rng, xa, fa, xb, fb, total, parts, others):
 
 @njit(cache=True)
 def _kinks(xa, xb, t, low, high, spots):
-    """Set `spots` to the points of `xa` and of `t - xb` from `low` to `high`, in increasing order; return how many."""
+    """Write the points at which either density has a kink to `spots` in increasing order; return how many."""
     i, j, size = 0, len(xb) - 1, 0
     while i < len(xa) or j >= 0:
         if j < 0 or (i < len(xa) and xa[i] <= t - xb[j]):

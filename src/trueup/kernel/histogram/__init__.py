@@ -25,7 +25,7 @@ def identity(n: int) -> np.ndarray:
 
 
 def summed(n: int) -> np.ndarray:
-    """Return the recode that sums an axis of `n` codes out.
+    """Return the recode that sums over an axis of `n` codes.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def summed(n: int) -> np.ndarray:
 
 
 def is_identity(groups: np.ndarray) -> bool:
-    """Return True if a recode keeps every code separate, in order.
+    """Return True if a recode keeps every code separate and in order.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def _constant_within(fine: np.ndarray, coarse: np.ndarray) -> bool:
 
 
 def relative(fine: Marginal, coarse: Marginal) -> Marginal:
-    """Return `coarse` as a marginal of the table that `fine` makes.
+    """Return the marginal `coarse` as a marginal of the table of `fine`.
 
     Examples
     --------

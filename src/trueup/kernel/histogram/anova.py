@@ -33,7 +33,7 @@ from trueup.kernel.histogram import Marginal, indicator, is_identity
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: an orthonormal basis `spanning` (size, atoms) of S, and the codes of every atom."""
+    """One axis: an orthonormal basis `spanning` (size, atoms) of the subspace S, and the codes of every atom."""
 
     spanning: np.ndarray
     members: tuple[np.ndarray, ...]
@@ -48,7 +48,7 @@ class Axis:
 
     @classmethod
     def free(cls, size: int) -> Axis:
-        """Return an axis whose codes are all atoms: no contrasts, everything dense."""
+        """Return an axis on which every code is an atom, so that there are no contrasts."""
         return cls(np.eye(size), tuple(np.arange(size)[:, None]))
 
     @property
@@ -84,7 +84,7 @@ def _helmert(codes: np.ndarray, size: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Component:
-    """One invariant subspace: C on the axes `contrast`, S on the others.
+    """One invariant subspace: contrasts C on some axes, and S on the others.
 
     Its coefficients are columns `start` to `start + dense * columns` of a transformed histogram, to be read
     as (dense, columns): the dense matrix of a marginal acts on the first index.
@@ -103,7 +103,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Domain:
-    """A product of axes with the transform to and from its components.
+    """A product of axes, with the transform to components and back.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class Domain:
         return cls(tuple(Axis.of([m[i] for m in marginals]) for i in range(len(marginals[0]))))
 
     def coarsened(self, marginal: Marginal) -> Domain:
-        """Return the domain of the marginal's own table; axes it keeps keep their basis."""
+        """Return the domain of the marginal's own table."""
         pairs = zip(self.axes, marginal, strict=True)
         return Domain(tuple(axis if is_identity(g) else Axis.free(int(g.max()) + 1) for axis, g in pairs))
 
@@ -162,7 +162,7 @@ class Domain:
 
     @cached_property
     def _place(self) -> np.ndarray:
-        """Return where in a histogram the in-place transform leaves the coefficients, component by component."""
+        """Return the position of each coefficient in a transformed histogram, component by component."""
         left = [
             np.array([m[0] for m in a.members] + [c for m in a.members for c in m[1:]]) for a in self.axes
         ]
@@ -232,7 +232,7 @@ def pseudo_inverse(v: np.ndarray) -> np.ndarray:
 
 
 def condition(v: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return gain (..., D, m) and covariance (..., D, D) once `rows @ x` (m, D) is known exactly.
+    """Return gain (..., D, m) and covariance (..., D, D) after conditioning on an exactly known `rows @ x` (m, D).
 
     Part of `rows @ x` may be known already: its computed covariance is then not zero but the rounding of v, and its
     inverse would be noise of any size. So a variance counts only if it is above that rounding, which is relative to
@@ -261,7 +261,7 @@ def _size(v: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Filter:
-    """One component's pass at one level; the first axis is nodes, or 1 if all nodes are alike."""
+    """The Kalman filter of one component at one level; the first axis is nodes, or 1 if all are equal."""
 
     precision: np.ndarray  # (D, D) information of the level's own noisy measurements
     rows: np.ndarray  # (m, D) exact measurements
@@ -284,7 +284,7 @@ class Filter:
 
 
 def leaf_filter(precision: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return covariance and gain of a node that only its own measurements determine."""
+    """Return covariance and gain of a node that has only its own measurements."""
     free = scipy.linalg.null_space(rows) if rows.size else np.eye(precision.shape[0])
     reduced = free.T @ precision @ free
     if free.size and np.linalg.eigvalsh(reduced)[0] <= RANK * max(np.trace(precision), 1e-300):

@@ -1,4 +1,4 @@
-"""Error variances of sums over places that no node holds: areas off the hierarchy.
+"""Error variances of sums over areas that cut across the hierarchy.
 
 With the notation of `error_variances`: given the truth at a node v, the estimates of its children err by
 `K_c e_v + r_c`, `K_c = V_c U^-1`, where the r_c have covariance `diag(V) - V U^-1 V'` and are independent between
@@ -31,7 +31,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Areas:
-    """Areas as sets of leaves, with the nodes above them; an area's leaves of one parent and shape count as one node.
+    """Areas as sets of leaves, with the nodes above them.
 
     Attributes
     ----------

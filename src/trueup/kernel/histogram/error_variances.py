@@ -44,7 +44,7 @@ EXACT = 1e6
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Components of one dense size D that no table distinguishes, as one array.
+    """Components of equal dense size D that no table distinguishes, in one array.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Stack:
 
 @dataclass(frozen=True, eq=False)
 class Swept:
-    """Covariances at given precisions: V and U^-1 by shape, P and S by context (once needed), [stack][level]."""
+    """Covariances at given precisions: V and U^-1 by shape, P and S by context, [stack][level]."""
 
     subtree: tuple[Parts, ...]
     inverse: tuple[Parts, ...]
@@ -69,7 +69,7 @@ class Swept:
 
 @dataclass(frozen=True, eq=False)
 class ErrorVariances:
-    """Tables measured at the levels of a tree, and the variances that least squares leaves.
+    """Tables measured at the levels of a tree, and the least-squares variances as functions of their precisions.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class ErrorVariances:
 
     @cached_property
     def stacks(self) -> tuple[Stack, ...]:
-        """Return the components, stacked by size, with equally informed ones merged."""
+        """Return the components, stacked by size, with equally measured ones merged."""
         found: dict[int, dict[bytes, tuple[Reals, list[Component]]]] = {}
         for component in self.domain.components:
             grams = np.stack([self._gram(m, component) for _, m in self.tables])
@@ -118,7 +118,7 @@ class ErrorVariances:
         return matrix.T @ matrix
 
     def rotation(self, component: Component) -> Reals:
-        """Return an orthonormal basis (D, D) of a component's S axes, sums over coarse groups before those over fine ones.
+        """Return an orthonormal basis (D, D) of a component's S axes, sums over coarse groups first.
 
         In it, what is known well and what is hardly known lie along different axes: see `_inverse`.
         """
@@ -141,7 +141,7 @@ class ErrorVariances:
         return np.array([level for level, _ in self.tables])
 
     def determined(self, measured: NDArray[np.bool_]) -> bool:
-        """Return True if a selection's tables on the last level determine every cell there."""
+        """Return True if the chosen tables of the last level determine every cell there."""
         last = measured & (self._levels == self.shapes.depth - 1)
         information = [stack.grams[last].sum(axis=0) for stack in self.stacks]
         return all(
@@ -150,7 +150,7 @@ class ErrorVariances:
         )
 
     def sweep(self, precisions: Reals) -> Swept:
-        """Return covariances at precisions (k,), infinite for exact tables; the last level's cells must be determined."""
+        """Return covariances at precisions (k,), infinite for exact tables."""
         finite = np.where(np.isfinite(precisions), precisions, 0.0)
         p = np.where(np.isfinite(precisions), precisions, EXACT * finite.sum())
         subtree, inverse = zip(*(self._up(stack, p) for stack in self.stacks))
@@ -221,7 +221,7 @@ class ErrorVariances:
         return total
 
     def _given(self, swept: Swept, i: int) -> tuple[Parts, Parts]:
-        """Return P and S of every context, computed on first use."""
+        """Return P and S of every context, computed once."""
         known = swept.given[i]
         if known is None:
             v, a = swept.subtree[i], swept.inverse[i]
@@ -235,7 +235,7 @@ class ErrorVariances:
         return known
 
     def slopes(self, swept: Swept, wanted: Sequence[tuple[int, Parts, int]]) -> Reals:
-        """Return minus the derivatives (j, k) of the variances of functionals: level, form and context of each."""
+        """Return minus the derivatives (j, k) of the variances of functionals, each at its level, form and context."""
         slopes = np.zeros((len(wanted), len(self.tables)))
         for i in range(len(self.stacks)):
             v, a = swept.subtree[i], swept.inverse[i]
@@ -255,7 +255,7 @@ class ErrorVariances:
         return slopes
 
     def _along_path(self, swept: Swept, i: int, level: int, own: Reals, context: int, back_v, back_a) -> None:
-        """Add B_V and B_A of one functional, nonzero on the path to the root alone."""
+        """Add B_V and B_A of one functional, which are nonzero only on the path to the root."""
         v, a = swept.subtree[i], swept.inverse[i]
         given, slack = self._given(swept, i)
         for at in range(level, 0, -1):
@@ -308,7 +308,7 @@ class ErrorVariances:
         return [x[..., None] for x in back_v], [x[..., None] for x in back_a]
 
     def down(self, v: Parts, a: Parts, back_v: Parts, back_a: Parts) -> Parts:
-        """Return B_L (c, D, D, j) of every level, from B_V and B_A (shapes, c, D, D, j) of what depends on them directly."""
+        """Return B_L (c, D, D, j) of every level, from B_V and B_A (shapes, c, D, D, j)."""
         own = []
         for level, covariance in enumerate(v):
             informed = -_both_sides(covariance, back_v[level])
@@ -319,7 +319,7 @@ class ErrorVariances:
         return own
 
     def to_tables(self, i: int, own: Parts) -> Reals:
-        """Return minus derivatives (j, k) with respect to precisions, from B_L."""
+        """Return minus the derivatives (j, k) with respect to precisions, from B_L."""
         grams = self.stacks[i].grams
         found = [
             np.asarray(np.tensordot(own[level], grams[t], ([0, 1, 2], [0, 1, 2])), dtype=np.float64)
@@ -355,7 +355,7 @@ def _each(number: NDArray, x: Reals) -> Reals:
 
 
 def _both_sides(v: Reals, x: Reals) -> Reals:
-    """Return V X V for symmetric V (..., D, D) and many X (..., D, D, j)."""
+    """Return V X V for symmetric V (..., D, D) and several X (..., D, D, j)."""
     d, j = v.shape[-1], x.shape[-1]
     if d == 1:
         return v[..., None] ** 2 * x
@@ -378,7 +378,7 @@ def _row(axis: Axis, groups: NDArray, code: int) -> Reals:
 
 
 def _kinds(domain: Domain, marginal: Marginal, *, weights: bool = False) -> list[NDArray]:
-    """Return on every axis one code of each kind, or the number of its codes; kinds are atoms of a kept axis, else groups."""
+    """Return on every axis one code of each kind, or the number of its codes; codes of a kind have equal variances."""
     kinds = []
     for axis, groups in zip(domain.axes, marginal, strict=True):
         kept = is_identity(groups)

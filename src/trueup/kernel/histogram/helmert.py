@@ -17,7 +17,7 @@ from trueup.kernel.compiled import copy_line, njit
 
 @njit(cache=True)
 def _scales(pointer, run):
-    """Set `run[j] = 1 / sqrt(j (j + 1))` for every contrast of an axis, because roots and divisions dominate the cost."""
+    """Write `1 / sqrt(j (j + 1))` for every contrast of an axis to `run`, because roots and divisions are slow."""
     most = 1
     for a in range(pointer.size - 1):
         most = max(most, pointer[a + 1] - pointer[a])

@@ -44,7 +44,7 @@ from trueup.kernel.histogram.spine import Spine
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates from the subtree (`subtree`) and from everything (`values`), per level (nodes, n).
+    """Estimates from each subtree (`subtree`) and from all measurements (`values`), per level (nodes, n).
 
     `conflict` is the largest amount by which an exact answer is missed, with its level and node.
     """
@@ -99,8 +99,7 @@ class HistogramLeastSquares:
         """Run the covariance recursion."""
         if not all(variance >= 0 for measured in plan for _, variance in measured):
             raise SpecError(
-                "a variance is negative or not a number",
-                needed="variances of 0 (exact) to infinity (not measured)",
+                "a variance is negative or not a number", needed="0 (exact) to infinity (not measured)"
             )
         filters: list[tuple[Filter, ...]] = [()] * spine.depth
         last = spine.depth - 1
@@ -119,11 +118,11 @@ class HistogramLeastSquares:
     def given(
         cls, domain: Domain, spine: Spine, below: Sequence[Sequence[np.ndarray]]
     ) -> HistogramLeastSquares:
-        """Return a problem whose covariances from the subtrees are given, per level and component."""
+        """Return a problem with given covariances of the subtrees' estimates, per level and component."""
         return cls(domain, spine, ((),) * spine.depth, tuple(tuple(map(_known, level)) for level in below))
 
     def tiled(self, copies: int) -> HistogramLeastSquares:
-        """Return the same problem several times over, for as many rows of answers; see `Spine.tiled`."""
+        """Return the problem for several rows of answers at once; see `Spine.tiled`."""
         filters = tuple(tuple(f.tiled(copies) for f in level) for level in self.filters)
         return HistogramLeastSquares(self.domain, self.spine.tiled(copies), self.plan, filters)
 
@@ -136,7 +135,7 @@ class HistogramLeastSquares:
     def up(
         self, answers: Sequence[Sequence[np.ndarray]], below: np.ndarray | None = None
     ) -> tuple[list[np.ndarray], tuple[float, int, int]]:
-        """Pass up: return per level the coefficients (nodes, n) of the estimates from the subtree, and the conflict.
+        """Return per level the coefficients (nodes, n) of the subtrees' estimates, and the conflict between exact values.
 
         `below` are those of the last level if it is a cut; then `answers` end one level above it.
         """
@@ -168,7 +167,7 @@ class HistogramLeastSquares:
         return np.concatenate([np.zeros((self.spine.size(level), 0, component.columns)), *parts], axis=1)
 
     def solve(self, informed: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        """Return the least-squares covariance times `informed`, per level (nodes, n): for functionals of any nodes.
+        """Return the least-squares covariance times `informed`, per level (nodes, n).
 
         These are the estimates that `informed = sum M'y / variance` would give, were the exact answers zero.
         """
@@ -185,7 +184,7 @@ class HistogramLeastSquares:
     def _up(
         self, measured: Callable[[int], tuple[np.ndarray, list[np.ndarray]]], below: np.ndarray | None
     ) -> tuple[list[np.ndarray], tuple[float, int, int]]:
-        """Pass up over levels whose information and exact answers `measured` gives."""
+        """Combine estimates from the leaves up, given the information and exact answers of the measurements."""
         last, conflict = self.spine.depth - 1, (0.0, 0, 0)
         z = [np.zeros(0)] * last + [np.zeros(0) if below is None else below]
         for level in range(last - (below is not None), -1, -1):
@@ -201,7 +200,7 @@ class HistogramLeastSquares:
         return z, conflict
 
     def _down(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Pass every parent's change down to its children."""
+        """Correct estimates from the root down, by every parent's change."""
         x = list(z[:1])
         for level in range(len(z) - 1):
             change = x[level][self.spine.inner[level]] - self.spine.sum_children(level, z[level + 1])
@@ -216,7 +215,7 @@ class HistogramLeastSquares:
 
     @cached_property
     def covariances(self) -> tuple[tuple[np.ndarray, ...], ...]:
-        """Return the covariance (nodes, D, D) of the estimates, per level and component.
+        """Return the covariance (nodes, D, D) of the estimates per level and component.
 
         Going down, `P_c = V_c - V_c U^+ (U - P_v) U^+ V_c`: what the parent's estimate adds to the subtree's.
         """
@@ -282,13 +281,13 @@ def _filter(
 
 
 def _known(variance: np.ndarray) -> Filter:
-    """Return the filter of nodes whose estimates are given."""
+    """Return the filter of nodes with given estimates."""
     nothing = np.zeros((0, variance.shape[-1], variance.shape[-1]))
     return Filter(nothing[:0], nothing[:0], variance, nothing, variance, nothing)
 
 
 def _scatter(inner: np.ndarray, leaf: np.ndarray, where: np.ndarray, nodes: int) -> np.ndarray:
-    """Return values of a level with inner nodes and leaves: `leaf` everywhere except at the inner nodes."""
+    """Return the values of a level's nodes: `leaf`, except at the inner nodes."""
     full = np.repeat(leaf[None], nodes, axis=0)
     full[where] = inner
     return full

@@ -31,7 +31,7 @@ from trueup.kernel.histogram import Marginal, marginalise, refines, relative
 
 @dataclass(frozen=True)
 class Spine:
-    """A level-ordered tree cut into its levels.
+    """A level-ordered tree, divided into its levels.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Spine:
 
     @cached_property
     def firsts(self) -> tuple[np.ndarray, ...]:
-        """Return per level where each inner node's children start in the next level."""
+        """Return per level the position of each inner node's first child in the next level."""
         pairs = zip(self.levels, self.inner, strict=True)
         return tuple(self.child_ptr[lv.start + inner] - lv.stop for lv, inner in pairs)
 
@@ -81,7 +81,7 @@ class Spine:
         return self.levels[level].stop - self.levels[level].start
 
     def upper(self, depth: int) -> Spine:
-        """Return the first levels alone.
+        """Return the tree of the first levels.
 
         Examples
         --------
@@ -92,17 +92,17 @@ class Spine:
         return Spine(np.minimum(self.child_ptr[: end + 1], end), self.roots)
 
     def tiled(self, copies: int) -> Spine:
-        """Return several copies side by side: on every level the nodes of the first copy, of the second, ..."""
+        """Return a tree of several copies, in which each level holds the nodes of all copies in turn."""
         counts = [np.tile(np.diff(self.child_ptr[lv.start : lv.stop + 1]), copies) for lv in self.levels]
         roots = self.roots * copies
         return Spine(roots + np.append(0, np.cumsum(np.concatenate(counts))), roots)
 
     def children(self, level: int) -> np.ndarray:
-        """Return the number of children of every inner node of a level."""
+        """Return the number of children of each inner node of a level."""
         return np.diff(np.append(self.firsts[level], self.size(level + 1)))
 
     def above(self, leaves: np.ndarray) -> list[np.ndarray]:
-        """Return, by level, masks of the inner nodes that have one of the masked leaves below them.
+        """Return, by level, masks of the inner nodes that have a masked leaf below them.
 
         Examples
         --------
@@ -117,7 +117,7 @@ class Spine:
         return found
 
     def sum_children(self, level: int, x: np.ndarray) -> np.ndarray:
-        """Sum (nodes of the next level, ...) over every inner node of `level`."""
+        """Sum an array (nodes of the next level, ...) over the children of every inner node of `level`."""
         if x.shape[0] == 1 and self.size(level + 1) > 1:
             return self.children(level).reshape(-1, *(1,) * (x.ndim - 1)) * x
         return np.add.reduceat(x, self.firsts[level], axis=0)
@@ -216,7 +216,7 @@ def _shapes(child_ptr: Indices, nodes: Indices, below: Indices) -> tuple[Indices
 
 
 def _contexts(child_ptr: Indices, levels: list[Indices], numbers: list[Indices]):
-    """Number the contexts level by level: pairs of the parent's context and the own shape."""
+    """Number the contexts of nodes level by level: pairs of the parent's context and the node's shape."""
     context = [np.zeros(1, np.int64)]
     shape, parent, occurrences = [numbers[0]], [np.zeros(1, np.int64)], [np.ones(1, np.int64)]
     for level, number in enumerate(numbers[1:]):
@@ -234,7 +234,7 @@ def _contexts(child_ptr: Indices, levels: list[Indices], numbers: list[Indices])
 
 @dataclass(frozen=True)
 class Lower:
-    """Closed lower bounds at the nodes of a level: nested marginals, coarse to fine, and (nodes, cells) tables."""
+    """Lower bounds at the nodes of a level, made consistent: nested marginals with tables (nodes, cells)."""
 
     marginals: tuple[Marginal, ...]
     tables: tuple[np.ndarray, ...]
@@ -249,7 +249,7 @@ class Lower:
         return np.max(within, axis=0) if within else None
 
     def at(self, rows: np.ndarray) -> Lower:
-        """Return the bounds of some of the nodes."""
+        """Return the bounds of some nodes."""
         return Lower(self.marginals, tuple(t[rows] for t in self.tables))
 
 
@@ -259,7 +259,7 @@ def close_bounds(
     own: Sequence[Sequence[np.ndarray]],
     below: Sequence[np.ndarray] = (),
 ) -> tuple[Lower, ...]:
-    """Add bounds up from the leaves, and from fine marginals to coarse ones.
+    """Make lower bounds consistent, by adding them up from the leaves and from fine marginals to coarse ones.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Least squares on a tree of histograms some cells of which are zero by definition.
+"""Least squares on a tree of histograms in which some cells are always zero.
 
 Zero cells do not commute with marginals, so they do not fit the basis of `anova.Domain`. They are equalities
 `E x = 0` on the leaves, and the estimate under them is the unrestricted one moved by the least amount in its own
@@ -30,7 +30,7 @@ ROUNDING = 1e-13  # of estimates, relative to all of them: less on the zeros is 
 
 
 def close(spine: Spine, zeros: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Close zeros: zero at a node implies zero at its children, and zero at all children zero at the node.
+    """Complete structural zeros: a zero at a node implies zeros at its children, and zeros at all children imply one above.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def close(spine: Spine, zeros: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
 def restrict(
     tree: HistogramLeastSquares, fit: Estimates, zeros: Sequence[np.ndarray], tolerance: float = 1e-12
 ) -> tuple[Estimates, float]:
-    """Return least-squares estimates with some cells held at zero.
+    """Return least-squares estimates with some cells fixed at zero.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def restrict(
 
 
 def _leaf_cells(spine: Spine, level: int, mask: np.ndarray) -> np.ndarray:
-    """Return the mask without the nodes that have children."""
+    """Return the mask without nodes that have children."""
     cells = mask.copy()
     cells[spine.inner[level]] = False
     return cells
@@ -100,7 +100,7 @@ def _leaf_cells(spine: Spine, level: int, mask: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """A product domain of given axis sizes, folded.
+    """A product domain without the combinations that are structural zeros.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Fold:
 
     @classmethod
     def of(cls, sizes: Sequence[int], zeros: Sequence[np.ndarray] = ()) -> Fold:
-        """Return the fold of rules, each a boolean table (n_1, ..., n_k), True where a cell is zero."""
+        """Return the fold for structural zeros given as boolean tables (n_1, ..., n_k), True for a zero."""
         part = list(range(len(sizes)))
         for rule in zeros:
             tied = [i for i in range(len(sizes)) if (rule != rule.take([0], axis=i)).any()] or [0]
@@ -146,13 +146,13 @@ class Fold:
 
     @property
     def widest(self) -> int:
-        """Return the codes of the largest fused axis, the size of dense blocks; 0 if none is fused."""
+        """Return the number of codes of the largest fused axis; 0 if none is fused."""
         fused = [len(codes) for axes, codes in zip(self.parts, self.codes, strict=True) if len(axes) > 1]
         return max(fused, default=0)
 
     @cached_property
     def kept(self) -> np.ndarray:
-        """Return the cell (row-major) of the domain for every cell of the folded one."""
+        """Return for every cell of the folded domain the cell (row-major) of the original one."""
         grid = np.indices(self.shape).reshape(len(self.shape), -1)
         where = np.zeros((len(self.sizes), grid.shape[1]), np.int64)
         for axes, codes, at in zip(self.parts, self.codes, grid, strict=True):
@@ -165,18 +165,18 @@ class Fold:
         return len(self.parts) == len(self.sizes) and self.shape == self.sizes
 
     def marginal(self, marginal: Marginal) -> Marginal:
-        """Return the marginal of the folded domain that sums the same cells, without those that never occur."""
+        """Return the marginal of the folded domain that corresponds to one of the original domain."""
         return tuple(_grouped(marginal, *pair) for pair in zip(self.parts, self.codes, strict=True))
 
     def columns(self, marginal: Marginal) -> np.ndarray:
-        """Return for every cell of the folded marginal's table the cell of the marginal's own table."""
+        """Return for every cell of a folded marginal's table the cell of the original table."""
         folded = cell_groups(self.marginal(marginal))
         columns = np.empty(int(folded.max()) + 1, np.int64)
         columns[folded] = cell_groups(marginal)[self.kept]
         return columns
 
     def unfold(self, x: np.ndarray) -> np.ndarray:
-        """Return histograms (..., n) of the domain from folded ones, zero where required."""
+        """Return histograms (..., n) of the original domain from folded ones, zero elsewhere."""
         if self.trivial:
             return x
         full = np.zeros((*x.shape[:-1], int(np.prod(self.sizes))), x.dtype)
@@ -185,7 +185,7 @@ class Fold:
 
 
 def _possible(never: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """Return combinations of codes of some axes that occur with some codes of the others."""
+    """Return the combinations of codes on some axes that occur with some codes of the others."""
     others = tuple(i for i in range(never.ndim) if i not in axes)
     return np.argwhere(~never.all(axis=others))
 

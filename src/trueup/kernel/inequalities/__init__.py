@@ -25,7 +25,7 @@ COARSE_NODES, COARSE_WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 @njit(cache=True)
 def _half_line(a, b, nodes, weights):
-    """Return log mass, and moments about `max(a, 0)`, of `exp(-x^2/2)` on `a..b` with `b > 0`.
+    """Return log mass and moments about `max(a, 0)` of `exp(-x^2/2)` on `a..b` with `b > 0`.
 
     Gauss-Legendre on the part that matters, at most 18 wide: exact to rounding with 64 nodes.
     """
@@ -94,7 +94,7 @@ def laplace_moments(z, scale, tilt, low, high):
 
 @njit(cache=True)
 def draw_normal(rng, a, b):
-    """Draw a standard normal on `a..b` by the rejection that suits the interval (Robert 1995)."""
+    """Draw a standard normal variable on `a..b` by rejection (Robert 1995)."""
     if b <= 0.0:
         return -draw_normal(rng, -b, -a)
     if a <= 0.0 or (a < 0.4 and b - a > 1.0):
@@ -120,7 +120,7 @@ def draw_normal(rng, a, b):
 
 
 class Pieces(NamedTuple):
-    """A tilted Laplace law on an interval: two exponential pieces that meet at the anchor.
+    """A tilted Laplace law on an interval, as two exponential pieces that meet at the anchor.
 
     Each piece is `(rate, width, expm1(-rate width))`; `below` is the probability of the lower one.
     """

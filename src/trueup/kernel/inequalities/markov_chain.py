@@ -1,4 +1,4 @@
-"""A Markov chain under linear inequalities, for when no independent draw is accepted any more.
+"""A Markov chain under linear inequalities, for cases in which independent draws are hardly ever accepted.
 
 One step moves along a direction `v`: the feasible part of the line is an interval, the density on it
 is log-concave, so the slice above a random level is an interval too and is drawn from uniformly
@@ -21,7 +21,7 @@ Reals = NDArray[np.float64]
 
 
 def directions(rows: Reals, free: NDArray[np.bool_]) -> Reals:
-    """Return coordinate and facet directions `(k, n)` that move free coordinates only.
+    """Return coordinate and facet directions `(k, n)` that only move free coordinates.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def _log_change(kind, z, scale, x, direction, step):
 
 @njit(cache=True)
 def _feasible(x, slack, direction, along, low, high):
-    """Return the interval of steps that keep every row and bound."""
+    """Return the interval of steps that satisfy every row and bound."""
     first, last = -math.inf, math.inf
     for r in range(len(slack)):
         if along[r] > 0:
@@ -74,7 +74,7 @@ def _feasible(x, slack, direction, along, low, high):
 
 @njit(cache=True)
 def _slice_step(rng, problem, x, slack, direction, along):
-    """Draw the step along one direction from its conditional law, by a slice."""
+    """Draw the step along one direction from its conditional law, by slice sampling."""
     kind, z, scale, low, high = problem
     discrete = kind[0] >= DISCRETE_GAUSSIAN
     first, last = _feasible(x, slack, direction, along, low, high)

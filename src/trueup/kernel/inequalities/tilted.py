@@ -80,7 +80,7 @@ def _slope(row, bound, tilts, change, problem):
 
 @njit(cache=True)
 def _largest_change(row, tilts, problem):
-    """Return how far one row's lambda can grow while all tilts stay inside their laws' domains."""
+    """Return how far one row's lambda can grow while the tilted laws exist."""
     kind, _, scale, _, _ = problem
     most = math.inf
     for i in range(len(row)):
@@ -211,14 +211,14 @@ def _accept(rng, rows, bounds, multipliers, block, out, done):
 
 @njit(cache=True)
 def _enough(missing, done, proposed):
-    """Return proposals that most likely suffice for what is missing at the observed rate; at most a block."""
+    """Return the number of proposals that most likely suffice at the observed acceptance rate; at most a block."""
     rate = done / proposed if proposed > 0 else 1.0
     return int(min(1.02 * missing / max(rate, 1e-6) + 32, PROPOSALS_AT_ONCE))
 
 
 @njit(cache=True)
 def draw_inequalities(kind, z, scale, rows, bounds, low, high, draws, least, rng):
-    """Draw `(p, draws, n)` from p problems that share their inequalities.
+    """Draw `(p, draws, n)` for p problems with the same inequalities.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Exact linear algebra over the integers: bases, particular solutions, reduced bases.
+"""Exact linear algebra over the integers: bases, particular solutions and reduced bases.
 
 Everything here is Hermite form and LLL from python-flint, imported when first used; matrices
 are NumPy int64 at the border.
@@ -56,7 +56,7 @@ def integer_matrix(invariants: ArrayLike) -> Matrix:
 
 
 def independent_rows(matrix: Matrix) -> NDArray[np.intp]:
-    """Return the first rows that together span the row space of `matrix` `(m, n)`.
+    """Return the first linearly independent rows that span the row space of `matrix` `(m, n)`.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def independent_rows(matrix: Matrix) -> NDArray[np.intp]:
 
 
 def pivots(matrix: Matrix) -> NDArray[np.intp]:
-    """Return the first columns that together span the column space of `matrix` `(m, n)`.
+    """Return the first linearly independent columns that span the column space of `matrix` `(m, n)`.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def basis(matrix: Matrix) -> Matrix:
 
 
 def reduced(basis) -> Matrix:
-    """Return a shorter basis of the same lattice, by LLL.
+    """Return a shorter basis of a lattice by the LLL algorithm.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def dependence(matrix: Matrix, cells: NDArray[np.intp], others: NDArray[np.intp]
 
 
 def index(matrix: Matrix) -> int:
-    """Return how many times sparser `A Z^n` is than `Z^m`, for independent invariants `A`.
+    """Return the index of `A Z^n` in `Z^m`, for independent invariants `A`.
 
     Examples
     --------
@@ -212,7 +212,7 @@ MOST_WORK = 2e10
 
 
 def determined(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
-    """Return a mask of the target sums that follow from known sums.
+    """Return a mask of the target sums that known sums determine.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def determined(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
 
 
 def _near(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
-    """Return a mask of the targets that lie within rounding of the row space."""
+    """Return a mask of the targets that lie in the row space up to rounding."""
     rows, targets = rows.astype(float), targets.astype(float)
     squares, turn = np.linalg.eigh(rows @ rows.T)
     kept = squares > 1e-10 * squares[-1]
@@ -264,7 +264,7 @@ def _proved(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
 
 
 def _combination(rows: Matrix, targets: Matrix, prime: int) -> NDArray[np.bool_]:
-    """Return a mask of the targets that are combinations of the rows modulo a prime below 2^31: products stay in int64."""
+    """Return a mask of the targets that are combinations of the rows modulo a prime below 2^31."""
     work = np.vstack([rows, targets]) % prime
     done, m = 0, len(rows)
     for column in range(work.shape[1]):

@@ -1,4 +1,4 @@
-"""Graver bases: moves that connect all integer tables with the same sums, inside any bounds on their cells.
+"""Graver bases: moves that connect all integer tables with the same sums, within any bounds on their cells.
 
 The Graver basis of a lattice holds its vectors that are not a sum of two others of the lattice with no cancellation.
 Any two tables `x`, `y` with the same sums differ by a sum of such vectors, none of which cancels another; added in
@@ -31,7 +31,7 @@ MOST_DIMENSIONS = 24
 
 
 def graver_basis(matrix: Matrix, most: int = MOST_VECTORS) -> Matrix | None:
-    """Return the Graver basis `(g, n)` of `{v in Z^n : A v = 0}` with one of each pair `v`, `-v`; None if it is large.
+    """Return the Graver basis `(g, n)` of `{v in Z^n : A v = 0}`, with one of each pair `v`, `-v`; None if it is too large.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def _on_unit_coordinates(lattice: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
 
 @njit(cache=True)
 def _complete(vectors, count, done):
-    """Add to `vectors` until sums that cancel in coordinate `done` alone reduce to zero; return -1 if there is no room."""
+    """Add to `vectors` until sums that cancel only in coordinate `done` reduce to zero; return -1 if there is no space."""
     width = vectors.shape[1]
     rest = np.empty(width, np.int64)
     first = 1
@@ -120,7 +120,7 @@ def _complete(vectors, count, done):
 
 @njit(cache=True)
 def _reduce(vectors, count, done, rest):
-    """Subtract vectors that fit into `rest` without cancellation while there are any; return True if a rest is left."""
+    """Subtract vectors that fit into `rest` without cancellation, as long as possible; return True if `rest` is not zero."""
     again = True
     while again:
         again = False
@@ -135,7 +135,7 @@ def _reduce(vectors, count, done, rest):
 
 @njit(cache=True)
 def _fits(vector, rest, done):
-    """Return 1 or -1 if the vector or its negative lies between 0 and `rest` in each of the first coordinates, else 0."""
+    """Return 1 or -1 if the vector or its negative lies between 0 and `rest` in the first coordinates, else 0."""
     sign = 0
     for i in range(done):
         v, r = vector[i], rest[i]
@@ -153,7 +153,7 @@ def _fits(vector, rest, done):
 
 @njit(cache=True)
 def _minimal_vectors(vectors, done):
-    """Return a mask of the vectors, shortest first, into which no other fits."""
+    """Return a mask of the vectors into which no shorter one fits."""
     kept = np.ones(len(vectors), np.bool_)
     for k in range(len(vectors)):
         for other in range(k):
@@ -177,7 +177,7 @@ def _in_order(vectors: Matrix) -> Matrix:
 
 
 def reached(tables: Matrix, moves: Matrix) -> NDArray[np.int64]:
-    """Label `(k,)` k distinct tables by connected component; two tables are adjacent if a move leads from one to the other.
+    """Label `(k,)` k tables by connected component; two tables are adjacent if a move connects them.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def reached(tables: Matrix, moves: Matrix) -> NDArray[np.int64]:
 
 
 def bridges(tables: Matrix, moves: Matrix) -> Matrix:
-    """Return moves `(b, n)` that connect a list of tables together with those that are given.
+    """Return moves `(b, n)` that, together with given ones, connect a list of tables.
 
     Each is the difference between a table of the smallest part and the nearest table outside it, until there is one part.
 
@@ -228,7 +228,7 @@ def bridges(tables: Matrix, moves: Matrix) -> Matrix:
 
 
 def _keys(tables: Matrix) -> NDArray:
-    """Return rows as single values that sort as the rows do."""
+    """Return rows as single values with the same order."""
     flipped = np.ascontiguousarray(tables).astype(">i8") ^ np.int64(-(2**63)).astype(">i8")
     wide = np.ascontiguousarray(flipped.astype(">u8"))
     return wide.view(np.dtype((np.void, 8 * tables.shape[1]))).ravel()

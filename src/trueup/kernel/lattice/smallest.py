@@ -1,4 +1,4 @@
-"""The smallest integer change through a cell that keeps a set of sums.
+"""The smallest integer change that involves a given cell and keeps a set of sums.
 
 For a cell c, all `v` with `A v = 0`, `v[c] > 0` and the least L1 norm, by depth-first search. From `u = e_c` the search
 takes a sum that `u` changes and adds a unit to one of its cells with the sign that mends it.
@@ -25,12 +25,12 @@ Vector = tuple[tuple[int, int], ...]
 
 
 class Exhausted(Exception):
-    """The search took more steps than it was given."""
+    """A search that needed more steps than allowed."""
 
 
 @dataclass
 class Search:
-    """Searches on one matrix that share one limit of steps.
+    """Searches on one matrix with a common limit of steps.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Search:
         self._scales = largest
 
     def through(self, cell: int, *, every: bool = True, longest: int = 16) -> list[Vector]:
-        """Return the smallest vectors through a cell: all of them, or one.
+        """Return the smallest vectors that involve a cell: all of them, or one.
 
         Empty where the least norm exceeds `longest`.
 
@@ -74,7 +74,7 @@ class Search:
         return []
 
     def within(self, cell: int, limit: int, *, every: bool = True) -> list[Vector]:
-        """Return vectors through a cell of norm up to `limit`, if no smaller norm than `limit` has any."""
+        """Return vectors of norm up to `limit` that involve a cell, if none has a smaller norm."""
         found = []
         for vector in self._descend(cell, limit):
             found.append(vector)
@@ -106,7 +106,7 @@ class Search:
                     stack.append((grown, rest, norm + 1))
 
     def _mending(self, changed: dict[int, int], held: dict[int, int]) -> Iterator[tuple[int, int]]:
-        """Yield the units that repair the changed sum with the fewest cells, none against the vector's own sign."""
+        """Yield the unit changes that repair the sum with the fewest cells, without reversing earlier ones."""
         row = min(changed, key=lambda i: len(self._rows[i]))
         excess = changed[row]
         for column, coefficient in self._rows[row]:
@@ -143,7 +143,7 @@ def _added(vector: Vector, column: int, sign: int) -> Vector:
 
 
 def _families(matrix: Matrix) -> tuple[list[int], list[int]]:
-    """Put every sum in a family of sums over disjoint cells, greedily; with the largest coefficient of each family."""
+    """Group sums greedily into families over disjoint cells, each with its largest coefficient."""
     taken: list[np.ndarray] = []
     scales: list[int] = []
     family = []

@@ -1,4 +1,4 @@
-"""Split a set of invariants into independent pieces, each of the simplest kind.
+"""Division of invariants into independent pieces, each of the simplest kind.
 
 Three reductions, in this order: cells that no invariant touches are free; a laminar family of
 0/1 invariants (any two nested or disjoint) fixes the same lattice as a partition, because the
@@ -29,7 +29,7 @@ REDUCED_TOGETHER = 300
 
 @dataclass(frozen=True)
 class Piece:
-    """Cells bound together by invariants and bound to no others.
+    """Cells that share invariants with each other and with no other cells.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Piece:
 
     @cached_property
     def basis(self) -> Matrix:
-        """Return a short basis `(d, k)` of the piece's lattice, over the cells in flat order.
+        """Return a short basis `(d, k)` of the piece's lattice.
 
         Of one sum the differences of neighbours; of a table the products of such differences of rows and columns. Else
         cells with equal columns differ by neighbours too, and one of each kind has a reduced basis (Hermite form and LLL).
@@ -72,7 +72,7 @@ class Piece:
 
     @cached_property
     def aggregates(self) -> NDArray[np.int64]:
-        """Return a label `(k,)` of each cell: cells with equal labels belong to the same invariants."""
+        """Return a label `(k,)` of each cell; cells with equal labels are in the same invariants."""
         return np.unique(self.invariants, axis=1, return_inverse=True)[1].ravel()
 
     @property
@@ -83,7 +83,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Lattice:
-    """The integer vectors on `n` cells that change none of the invariants.
+    """The integer vectors on `n` cells that leave all invariants unchanged.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ def _invariant_rows(n: int, invariants: Any) -> Any:
 
 
 def _partition(rows: Any) -> Any:
-    """Replace a laminar family by the partition that fixes the same lattice; leave others alone."""
+    """Replace nested invariants by the partition that fixes the same lattice; leave others unchanged."""
     if not np.all(rows.data == 1):
         return rows
     top = np.full(rows.shape[1], -1)
@@ -182,7 +182,7 @@ def _partition(rows: Any) -> Any:
 
 
 def _components(n: int, rows: Any):
-    """Yield `(cells, invariants)` of each connected component of the cell-invariant graph."""
+    """Yield `(cells, invariants)` of each connected component."""
     graph = scipy.sparse.block_array([[None, rows], [rows.T, None]])
     labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
     of_row, of_cell = labels[: rows.shape[0]], labels[rows.shape[0] :]
@@ -203,7 +203,7 @@ def _label_groups(labels, cells, row_labels):
 
 
 def _recognise(cells: Cells, matrix: Matrix) -> list[Piece]:
-    """Return the pieces of one component: itself, or what is left once determined cells are cut out."""
+    """Return the pieces of one component, divided further where cells are determined."""
     if len(matrix) == 0:
         return [Piece("free", cells, matrix)]
     if len(matrix) == 1 and np.all(np.abs(matrix) == 1):
@@ -231,7 +231,7 @@ def _recognise(cells: Cells, matrix: Matrix) -> list[Piece]:
 
 
 def _steps(size: int) -> Matrix:
-    """Return differences of neighbours, `(size - 1, size)`: a basis of the vectors that sum to zero."""
+    """Return differences of neighbours, `(size - 1, size)`: a basis of the vectors with sum zero."""
     return np.eye(size - 1, size, dtype=np.int64) - np.eye(size - 1, size, 1, dtype=np.int64)
 
 
@@ -241,7 +241,7 @@ def _signed_sum(cells: Cells, matrix: Matrix) -> list[Piece]:
 
 
 def _grid(matrix: Matrix) -> NDArray[np.intp] | None:
-    """Return the arrangement of cells by axes whose one-way margins are the invariants, if any."""
+    """Return an arrangement of cells along axes whose one-way margins are the invariants, or None."""
     total = (matrix == 1).all(axis=1)
     margins = np.unique(matrix[~total], axis=0)
     if not (len(margins) and np.all((margins == 0) | (margins == 1))):
@@ -258,13 +258,13 @@ def _grid(matrix: Matrix) -> NDArray[np.intp] | None:
 
 
 def _completed(axis: Matrix) -> Matrix:
-    """Add the margin that an axis leaves out: the total is known."""
+    """Add the margin that an axis lacks, which the known total determines."""
     covered = axis.sum(axis=0)
     return axis if covered.all() else np.vstack([axis, 1 - covered])
 
 
 def _axes(margins: Matrix) -> list[Matrix]:
-    """Group margins into axes: those of one axis share no cell, those of two axes do."""
+    """Group margins into axes: margins of one axis share no cell, and those of different axes do."""
     axes = []
     while len(margins):
         apart = margins @ margins[0] == 0

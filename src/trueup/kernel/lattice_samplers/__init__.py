@@ -1,4 +1,4 @@
-"""Exact samplers of integer vectors whose given sums are zero.
+"""Exact samplers of integer vectors on which given sums are zero.
 
 Here: random words on a tape, and the three decisions that every integer sampler makes with them.
 
@@ -31,7 +31,7 @@ FIRST_CHUNK, LARGEST_CHUNK = 1 << 10, 1 << 17
 
 
 class TapeDraws(NamedTuple):
-    """Drawn vectors, and the words that they took.
+    """Drawn vectors, and the number of random words used.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class TapeDraws(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Cdfs on the integers, `t` of them, as floors of `F 2^bits`.
+    """Cumulative distribution functions on the integers, `t` of them, as floors of `F 2^bits`.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Steps(NamedTuple):
 
 
 class Coins(NamedTuple):
-    """Families of coins `k = 0, 1, ...`, `t` of them, as floors of their chances times 2^bits.
+    """Families of coins `k = 0, 1, ...`, `t` of them, with probabilities as floors of `p 2^bits`.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Coins(NamedTuple):
 def run(
     kernel: Callable[..., int], arguments: Sequence[Any], shape: tuple[int, int], words: Words, settle: Settle
 ) -> TapeDraws:
-    """Make `shape[0]` draws of `shape[1]` cells with a compiled kernel, feeding it words as it needs them.
+    """Make `shape[0]` draws of `shape[1]` cells with a compiled kernel, supplying random words as needed.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def run(
 
 @njit(cache=True, inline="always")
 def word(tape, state):
-    """Read the next word; past the end, read 0 and flag it."""
+    """Return the next random word; past the end, return 0 and set a flag."""
     place = state[POSITION]
     if place >= tape.size:
         state[STATUS] = EXHAUSTED
@@ -153,7 +153,7 @@ def word(tape, state):
 
 @njit(cache=True, inline="always")
 def digits(tape, state, ranges):
-    """Draw 32 bits that are uniform digits in mixed radix, exactly; `ranges` is the product of the radices, below 2^32.
+    """Draw 32 bits as exactly uniform digits in mixed radix; `ranges` is the product of the radices, below 2^32.
 
     The product w r1 = u1 2^32 + w1 shows the first digit u1 and leaves w1; w1 r2 shows the next, and so on, because
     w r1 r2 = (u1 r2 + u2) 2^32 + w2. All digits are one uniform below r1 r2 ... once the short end of the last remainder
@@ -176,7 +176,7 @@ def below(tape, state, n):
 
 @njit(cache=True)
 def noted(notes, state, family, row, k):
-    """Return the settled outcome of the word just read, or leave the decision open."""
+    """Return the decided outcome for the last word, or record that it is undecided."""
     place = state[POSITION] - 1
     for i in range(notes.shape[0]):
         if notes[i, 0] == place:
@@ -202,7 +202,7 @@ def invert(tape, notes, state, steps, row):
 
 @njit(cache=True, inline="always")
 def coin(tape, notes, state, coins, row, k):
-    """Flip coin `k` of family `row`; True is success."""
+    """Flip coin `k` of family `row`; True means success."""
     if k == 0:
         return True
     u = word(tape, state) >> np.uint64(coins.shift)

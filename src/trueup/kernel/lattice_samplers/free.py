@@ -1,4 +1,4 @@
-"""Any invariants of low rank: rejection on the free cells, with per-cell laws.
+"""Noise on invariants of low rank, by rejection on the free cells.
 
 Choose r cells J whose columns of A are independent (r the rank) and draw all others F from their own
 laws, independently. `A v = 0` then leaves `v_J = D v_F / q` for an integer matrix D and a positive integer q:
@@ -48,7 +48,7 @@ from trueup.kernel.lattice_samplers import (
 
 @njit(cache=True)
 def draw_sums(tape, notes, state, sizes, scratch, out, done):
-    """Draw vectors that sum to zero; `sizes` is the law of K, `scratch` zeroed words."""
+    """Draw vectors with sum zero; `sizes` is the law of K, and `scratch` holds words of zero."""
     while done < out.shape[0]:
         state[START] = state[POSITION]
         zero_sum(tape, notes, state, sizes, scratch, out[done])
@@ -61,7 +61,7 @@ def draw_sums(tape, notes, state, sizes, scratch, out, done):
 
 @njit(cache=True, forceinline=True)
 def zero_sum(tape, notes, state, sizes, scratch, out):
-    """Overwrite `out` by one vector that sums to zero."""
+    """Overwrite `out` with one vector of sum zero."""
     k = invert(tape, notes, state, sizes, 0)
     out[:] = 0
     if state[STATUS] == RUNNING:
@@ -71,7 +71,7 @@ def zero_sum(tape, notes, state, sizes, scratch, out):
 
 @njit(cache=True)
 def draw_composition(tape, state, k, sign, scratch, out):
-    """Add `sign` times a uniform weak composition of `k` to `out`: `n - 1` bars among `k` stars.
+    """Add `sign` times a uniform composition of `k` into `n` nonnegative parts to `out`.
 
     Floyd's algorithm marks a uniform subset of places, bars or stars, whichever are fewer; it reads one word for as many
     marks as the ranges of their uniforms allow.
@@ -99,7 +99,7 @@ def draw_composition(tape, state, k, sign, scratch, out):
 
 @njit(cache=True, forceinline=True)
 def _mark(marks, place, other):
-    """Mark a place, or the other one if it is marked."""
+    """Mark a position, or the alternative one if it is marked already."""
     if marks[place >> 6] >> np.uint64(place & 63) & np.uint64(1):
         place = other
     marks[place >> 6] |= np.uint64(1) << np.uint64(place & 63)
@@ -123,7 +123,7 @@ def _between_bars(places, sign, scratch, out):
 
 @njit(cache=True, forceinline=True)
 def _at_stars(places, sign, scratch, out):
-    """Add one in the cell of each mark, the number of unmarked places before it; clear the marks."""
+    """Add one to the cell of each mark, and clear the marks."""
     stars = 0
     for i in range((places + 63) >> 6):
         marks = scratch[i]
@@ -136,7 +136,7 @@ def _at_stars(places, sign, scratch, out):
 
 @njit(cache=True, forceinline=True)
 def _lowest(marks):
-    """Return the place of the lowest set bit: a de Bruijn sequence times it shows it in the top six bits."""
+    """Return the position of the lowest set bit, by a de Bruijn sequence."""
     return _PLACES[np.int64(((marks & (~marks + np.uint64(1))) * _DE_BRUIJN) >> np.uint64(58))]
 
 
@@ -146,7 +146,7 @@ _PLACES[[(int(_DE_BRUIJN) << i) % 2**64 >> 58 for i in range(64)]] = np.arange(6
 
 
 class FreePlan(NamedTuple):
-    """The free cells, and the dependence of the others on them.
+    """The free cells, and how the other cells depend on them.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ class FreePlan(NamedTuple):
 
 
 class Aggregates(NamedTuple):
-    """Tables that accept and split the sum of m cells, for `t` pairs of a law and m.
+    """Tables that accept and divide the sum of m cells, for `t` pairs of a law and m.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class Aggregates(NamedTuple):
 
 @njit(cache=True)
 def draw_free(tape, notes, state, plan, steps, aggregates, scratch, out, done):
-    """Draw vectors of the lattice; `steps` are the cells' own laws, `scratch` zeroed words."""
+    """Draw vectors of the lattice; `steps` are the laws of single cells, and `scratch` holds words of zero."""
     while done < out.shape[0]:
         v = out[done]
         state[START] = state[POSITION]
@@ -211,7 +211,7 @@ def draw_free(tape, notes, state, plan, steps, aggregates, scratch, out, done):
 
 @njit(cache=True)
 def draw_in_basis(tape, notes, state, plan, steps, coins, out, done):
-    """Draw vectors by their coordinates in a basis, accepted by what their norm exceeds the coordinates' own weights."""
+    """Draw vectors by coordinates in a basis, with rejection."""
     while done < out.shape[0]:
         v = out[done]
         state[START] = state[POSITION]
@@ -227,7 +227,7 @@ def draw_in_basis(tape, notes, state, plan, steps, coins, out, done):
 
 @njit(cache=True)
 def _try_in_basis(tape, notes, state, plan, steps, coins, v):
-    """Propose a vector; return True to stop (accepted, or the tape ran out)."""
+    """Propose a vector; return True if it is accepted or random words run out."""
     v[:] = 0
     over = 0
     for j in range(plan.rates.size):
@@ -242,7 +242,7 @@ def _try_in_basis(tape, notes, state, plan, steps, coins, v):
 
 @njit(cache=True)
 def _try(tape, notes, state, plan, steps, aggregates, v):
-    """Propose a vector with aggregates' sums in their first cells; return True to stop (accepted, or the tape ran out)."""
+    """Propose a vector with the sums of aggregates in their first cells; return True if accepted or random words run out."""
     for cell in plan.free:
         v[cell] = invert(tape, notes, state, steps, plan.laws[cell])
     accepted = True
@@ -262,7 +262,7 @@ def _try(tape, notes, state, plan, steps, aggregates, v):
 
 @njit(cache=True)
 def _split_aggregate(tape, notes, state, aggregates, kind, cells, scratch, v):
-    """Split the sum in an aggregate's first cell among its cells."""
+    """Divide the sum in an aggregate's first cell among its cells."""
     parts, total, accepted = np.zeros(cells.size, np.int64), v[cells[0]], False
     while not accepted and state[STATUS] == RUNNING:
         head = total

@@ -21,7 +21,7 @@ from trueup.kernel.lattice_samplers import POSITION, RUNNING, START, STATUS, TRI
 
 
 class KleinWalk(NamedTuple):
-    """A basis and its Gram-Schmidt form.
+    """A lattice basis with its Gram-Schmidt form.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ def draw_gaussians(tape, notes, state, walk, sigma, out, done):
 
 @njit(cache=True)
 def draw_sum_gaussians(tape, notes, state, sigma, out, done):
-    """Draw vectors of the same law for one fixed sum of n cells in O(n).
+    """Draw n-cell vectors of the same law for one fixed sum, in O(n).
 
     The basis `e_i - e_(i+1)` has squared Gram-Schmidt norms `(i + 2) / (i + 1)` and each vector leans on
     the one before it alone, by `-i / (i + 1)` for vector i = 1, 2, ...
@@ -131,7 +131,7 @@ def draw_l2_laplaces(tape, notes, state, walk, epsilon, mixture, out, done):
 
 @njit(cache=True)
 def _variance(tape, state, mixture, d, epsilon, below):
-    """Propose t below or above the split; meaningless, and perhaps 0, once the tape has ended."""
+    """Propose the variance t below or above the split point."""
     if below:
         return mixture.split * _uniform(tape, state) ** 2
     t = 0.0
@@ -184,7 +184,7 @@ class Mixture(NamedTuple):
 
 @njit(cache=True)
 def rho(spread, centre):
-    """Return `sum_z exp(-(z - centre)^2 / (2 spread^2))`, by Poisson summation where that converges faster."""
+    """Return `sum_z exp(-(z - centre)^2 / (2 spread^2))`, by Poisson summation if that converges faster."""
     centre -= math.floor(centre)
     if spread > 0.6:
         total = 1.0
@@ -200,7 +200,7 @@ def rho(spread, centre):
 
 @njit(cache=True)
 def _shortfall(spread, centre):
-    """Return `log(rho(spread, centre) / rho(spread, 0))`, zero where it is below a double's rounding."""
+    """Return `log(rho(spread, centre) / rho(spread, 0))`, or zero if it is below rounding."""
     if spread > 1.5:  # 4 exp(-2 pi^2 spread^2) < 2^-60
         return 0.0
     return math.log(rho(spread, centre) / rho(spread, 0.0))
@@ -225,7 +225,7 @@ def gaussian(tape, state, spread, centre):
 
 @njit(cache=True)
 def _by_inversion(tape, state, spread, offset):
-    """Draw by walking outward from the middle: 0, 1, -1, 2, -2, ... until the drawn mass is used up."""
+    """Draw an integer by inversion, in the order 0, 1, -1, 2, -2, ..."""
     left = _uniform(tape, state) * rho(spread, offset)
     for k in range(64):
         z = (k + 1) // 2 if k % 2 else -(k // 2)
@@ -237,7 +237,7 @@ def _by_inversion(tape, state, spread, offset):
 
 @njit(cache=True)
 def _walk(tape, state, walk, sigma, coefficients, relative):
-    """Draw coefficients; return the log of `prod rho(s_i, c_i)`, divided by its values at 0 if `relative`."""
+    """Draw coefficients; return the log of `prod rho(s_i, c_i)`, relative to its values at 0 if `relative`."""
     total = 0.0
     for i in range(len(walk.norms) - 1, -1, -1):
         centre = 0.0
@@ -280,7 +280,7 @@ def _geometric(tape, state, scale):
 
 @njit(cache=True)
 def _gamma(tape, state, shape):
-    """Draw a Gamma variable of `shape >= 1` (Marsaglia and Tsang 2000)."""
+    """Draw a gamma variable of `shape >= 1` (Marsaglia and Tsang 2000)."""
     d = shape - 1 / 3
     while True:
         x = math.sqrt(-2 * _logarithm(tape, state)) * math.cos(2 * math.pi * _uniform(tape, state))

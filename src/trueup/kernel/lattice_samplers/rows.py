@@ -1,4 +1,4 @@
-"""Tables and grids with all one-way margins zero: noise `p(v) ~ exp(-eps ||v||_1)`, row after row, by exact rejection.
+"""Noise `p(v) ~ exp(-eps ||v||_1)` on tables and grids with zero one-way margins, row by row, by exact rejection.
 
 A cell is the sum of q discrete Laplaces (in a two-way table one), `g_m(s)` the weight of a sum s of m of them. Where
 columns still lack R with k rows to come, the cells of one row are drawn column by column as if rows were free,
@@ -46,7 +46,7 @@ UNIT, HALF_ULP = 2.0**-64, 2.0**-53
 
 
 class RowLaw(NamedTuple):
-    """The law of one stage: of rows, `k` from 1 on in row `k - 1` of each array.
+    """The law of one stage of rows; row `k - 1` of each array is for `k` remaining rows.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class RowLaw(NamedTuple):
 
 @njit(cache=True)
 def draw_grids(tape, notes, state, stages, asked, out, done):
-    """Draw grids with all one-way margins zero, the last axis first in memory and the second last: see `RowLaw`."""
+    """Draw grids with zero one-way margins; see `RowLaw`."""
     while done < out.shape[0]:
         state[START] = state[POSITION]
         tries = 1
@@ -96,7 +96,7 @@ def draw_grids(tape, notes, state, stages, asked, out, done):
 
 @njit(cache=True)
 def _try(tape, notes, state, stages, asked, out):
-    """Propose a grid; tell whether to stop proposing (accepted, or the tape needs attention)."""
+    """Propose a grid; return True if it is accepted or random words run out."""
     sums = np.zeros(stages[0].columns, np.int64)
     for stage in range(len(stages)):
         law = stages[stage]
@@ -114,7 +114,7 @@ def _try(tape, notes, state, stages, asked, out):
 
 @njit(cache=True)
 def _row(tape, notes, state, law, k, left, out):
-    """Draw the cells of one row given that they sum to zero; the cell nearest to zero is what the others leave."""
+    """Draw the cells of one row given that they sum to zero."""
     last = np.argmin(np.abs(left))
     while state[STATUS] == RUNNING:
         total = 0
@@ -131,7 +131,7 @@ def _row(tape, notes, state, law, k, left, out):
 
 @njit(cache=True)
 def _cell(tape, notes, state, law, k, left):
-    """Draw one cell of a column that lacks `left`."""
+    """Draw one cell of a column whose remaining sum is `left`."""
     while state[STATUS] == RUNNING:
         v = 0
         for _ in range(law.summands):
@@ -158,7 +158,7 @@ def _begin(tape, notes, state, law, stage, k, left, asked):
 
 @njit(cache=True)
 def chance_bounds(law, k, left, beyond, farthest):
-    """Bound `r_k(left)`, the probability that the cells of a row sum to zero, from below and above.
+    """Bound `r_k(left)`, the probability that the cells of a row sum to zero, on both sides.
 
     Columns are taken together in two halves, each cut off at `farthest`. Every factor and every sum is positive, so each
     rounding costs a relative 2^-53, and `slack` bounds all of them; what was cut off is what the laws' masses lack.
@@ -176,7 +176,7 @@ def chance_bounds(law, k, left, beyond, farthest):
 
 @njit(cache=True)
 def _summed(law, k, left, beyond, far):
-    """Return the masses of the sum of the columns' cells, from `-far` to `far`."""
+    """Return the masses of the sum of several columns' cells, from `-far` to `far`."""
     total, new = np.zeros(2 * far + 1), np.zeros(2 * far + 1)
     total[far] = 1.0
     low = high = far

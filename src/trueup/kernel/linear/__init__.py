@@ -31,7 +31,7 @@ import scipy  # its parts load when first used
 
 @dataclass(frozen=True)
 class Fit:
-    """Measured sums of n counts: matrix (q, n), values (q,), weights (q,) in proportion to 1 / variance."""
+    """Measured sums of n counts: matrix (q, n), values (q,) and weights (q,) proportional to 1 / variance."""
 
     matrix: scipy.sparse.csr_array
     values: np.ndarray
@@ -42,11 +42,11 @@ class Fit:
         return float(self.weights @ (self.matrix @ x - self.values) ** 2)
 
     def around(self, origin: np.ndarray) -> Fit:
-        """Return the fit of the change from an origin (n,), whose sums are subtracted from the measurements."""
+        """Return the fit for changes from an origin (n,)."""
         return Fit(self.matrix, self.values - self.matrix @ origin, self.weights)
 
     def relative(self) -> Fit:
-        """Return the fit with least weight 1: solvers' tolerances are absolute, and a common factor changes no optimum.
+        """Return the fit with its smallest weight scaled to 1, because solvers' tolerances are absolute.
 
         Examples
         --------
@@ -56,7 +56,7 @@ class Fit:
         return Fit(self.matrix, self.values, self.weights / self.weights.min(initial=np.inf))
 
     def shuffled(self, order: np.ndarray, rng: np.random.Generator) -> Fit:
-        """Return the fit in another order: cell `order[i]` comes i-th, and measured sums come at random."""
+        """Return the fit in another order of cells `order`, with measured sums in random order."""
         rows = rng.permutation(self.values.size)
         return Fit(self.matrix[rows][:, order], self.values[rows], self.weights[rows])
 
@@ -90,14 +90,14 @@ class FitLoss:
         return float((self.square * (d - self.at) ** 2 + self.absolute * np.abs(d)).sum())
 
     def rise(self, row: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """Return the loss at the end less the loss at the start, for deviations `row`."""
+        """Return the loss at the end minus the loss at the start, for deviations `row`."""
         squares = self.square[row] * (end - start) * (start + end - 2 * self.at[row])
         return squares + self.absolute[row] * (np.abs(end) - np.abs(start))
 
 
 @dataclass(frozen=True)
 class SecantModel:
-    """Secants of a loss (q,): secant k of deviation `row[k]` goes through `at[k]` and `at[k] + 1`.
+    """Piecewise linear models of a loss (q,); secant k of deviation `row[k]` passes through `at[k]` and `at[k] + 1`.
 
     Its values are relative to those of the loss at `origin`.
     """
@@ -109,7 +109,7 @@ class SecantModel:
 
     @classmethod
     def around(cls, loss: FitLoss, centre: np.ndarray) -> SecantModel:
-        """Return three secants around every deviation, and the two at 0, where losses are least: no model is unbounded."""
+        """Return three secants around every deviation, and two at 0, so that no model is unbounded."""
         near = np.floor(centre + 1e-7)
         at = np.concatenate([near - 1, near, near + 1, np.full(near.size, -1.0), np.zeros(near.size)])
         return cls(loss, near, *_distinct(np.tile(np.arange(near.size), 5), at))
@@ -120,7 +120,7 @@ class SecantModel:
         return self.loss.total(self.origin)
 
     def refined(self, deviations: np.ndarray) -> SecantModel | None:
-        """Return the model with the secants that make it equal to the loss at given deviations (q,); None if it is already."""
+        """Return the model with secants added to equal the loss at given deviations (q,); None if it equals it already."""
         lines = self._value + self._slope * (deviations[self.row] - self.at)
         every = np.arange(self.origin.size)
         below = np.maximum.reduceat(lines, np.searchsorted(self.row, every))
@@ -142,7 +142,7 @@ class SecantModel:
         return self.loss.rise(self.row, self.at, self.at + 1)
 
     def pieces(self) -> LinearPieces:
-        """Return the upper envelope of the secants as pieces of a piecewise linear function, from left to right."""
+        """Return the upper envelope of the secants, as a piecewise linear function."""
         slope = self._slope
         first = np.append(True, self.row[1:] != self.row[:-1])
         keep = first | np.append(True, slope[1:] > slope[:-1])
@@ -239,7 +239,7 @@ def least_absolute_bound(
     multipliers: np.ndarray,
     most: float,
 ) -> float:
-    """Return a lower bound of weighted absolute deviations: `w |d|` lies above `p d` for prices up to `w`; others are cut off.
+    """Return a lower bound on weighted absolute deviations, from dual prices that are limited to the weights.
 
     Examples
     --------
@@ -253,7 +253,7 @@ def least_absolute_bound(
 
 
 def _least_slope(fit: Fit, rows, limits, prices, multipliers, reach, constants) -> float:
-    """Return the least of `s'x - p'y - l'limits` plus constants, over counts within reach of their own measurements."""
+    """Return the minimum of `s'x - p'y - l'limits` plus constants, over counts near their own measurements."""
     held = np.flatnonzero(multipliers)
     slope = fit.matrix.T @ prices + rows.T @ multipliers
     size = abs(fit.matrix).T @ abs(prices) + abs(rows).T @ abs(multipliers)
@@ -273,12 +273,12 @@ def _least_slope(fit: Fit, rows, limits, prices, multipliers, reach, constants) 
 
 
 def _longest(*matrices: scipy.sparse.csr_array) -> int:
-    """Return the terms of the longest column, all matrices together: how often a sum down a column rounds, at most."""
+    """Return the number of terms in the longest column, which limits rounding errors."""
     return sum(int(np.bincount(m.indices, minlength=1).max()) for m in matrices) + 2
 
 
 def _reach(fit: Fit, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the interval (n,), (n,) of every count, if its own measurement is off by at most a radius (q,)."""
+    """Return the interval (n,), (n,) of every count whose own measurement is off by at most a radius (q,)."""
     n = fit.matrix.shape[1]
     low, high = np.full(n, -np.inf), np.full(n, np.inf)
     alone = np.flatnonzero(np.diff(fit.matrix.indptr) == 1)

@@ -30,7 +30,7 @@ ACCURACY = 1e-6  # relative excess of a second program over the first that its t
 
 
 def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
-    """Minimise the weighted absolute deviations of a fit and, among the many optima, their squares.
+    """Minimise the weighted absolute deviations of a fit and, among all minima, the squared deviations.
 
     A linear program gives the optimum and its prices; by complementary slackness the optima are the points whose
     deviations have the signs, and whose rows have the slack, that these prices allow. That set is a polyhedron, on
@@ -57,7 +57,7 @@ def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
 
 
 def absolute_optima(polyhedron: Polyhedron, fit: Fit) -> tuple[Answer, Polyhedron]:
-    """Return a vertex of the optima of least absolute deviations, and the set of all optima.
+    """Return one minimum of the absolute deviations, and the set of all minima.
 
     The vertex is the origin of another try where it breaks a rule or is not proved: counts of billions leave a solver few
     digits for what is left of them there.
@@ -112,7 +112,7 @@ def _absolute_optima(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tu
 
 
 def _priced(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray, answer, below, above, most: float) -> float:
-    """Return what the prices of a linear program prove, ignoring prices of contradictory sign."""
+    """Return the bound that a linear program's dual prices prove, ignoring prices of the wrong sign."""
     m = polyhedron.sums.size
     multipliers = -np.concatenate([answer.eqlin.marginals[:m], np.zeros(polyhedron.lower.size)])
     multipliers[m:][above] = np.maximum(-answer.ineqlin.marginals[: above.sum()], 0.0)
@@ -158,7 +158,7 @@ Reals = NDArray[np.float64]
 
 
 class Region(NamedTuple):
-    """`rows @ theta >= bounds` on the box `low <= theta <= high`; whole numbers if `discrete`."""
+    """The region `rows @ theta >= bounds` in the box `low <= theta <= high`, in whole numbers if `discrete`."""
 
     rows: Reals
     bounds: Reals
@@ -168,7 +168,7 @@ class Region(NamedTuple):
 
 
 def feasible_point(region: Region) -> tuple[Reals | None, list[int]]:
-    """Return a point of a region, as far inside as one unit, or None with a conflict.
+    """Return a point inside a region, at distance up to one unit, or None with a conflict.
 
     Returns
     -------
@@ -213,7 +213,7 @@ def _size(region: Region) -> int:
 
 
 def _inner_point(region: Region, kept: NDArray[np.bool_]) -> Reals | None:
-    """Find a point with the largest common slack, at most 1, of the kept inequalities."""
+    """Find a point with the largest common slack, at most 1, of the given inequalities."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     m, n = region.rows.shape if region.rows.size else (0, len(region.low))
@@ -243,7 +243,7 @@ def _inner_point(region: Region, kept: NDArray[np.bool_]) -> Reals | None:
 
 
 def _recheck(region: Region, kept: NDArray[np.bool_], point: Reals) -> Reals | None:
-    """Accept a solver's point only if it satisfies every kept inequality."""
+    """Accept a solver's point only if it satisfies every given inequality."""
     m, n = len(region.bounds), len(point)
     point = np.clip(
         point, np.where(kept[m : m + n], region.low, -np.inf), np.where(kept[m + n :], region.high, np.inf)
@@ -253,7 +253,7 @@ def _recheck(region: Region, kept: NDArray[np.bool_], point: Reals) -> Reals | N
 
 
 def _irreducible(region: Region) -> list[int]:
-    """Drop inequalities one by one while the rest stays contradictory (deletion filter)."""
+    """Remove inequalities one by one as long as the rest remains contradictory (deletion filter)."""
     kept = np.ones(_size(region), bool)
     finite = np.concatenate(
         [np.ones(len(region.bounds), bool), np.isfinite(region.low), np.isfinite(region.high)]

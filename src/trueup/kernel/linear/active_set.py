@@ -1,4 +1,4 @@
-"""The exact optimum of least squares over a polyhedron, from a point near it, with its certificate.
+"""The exact least-squares optimum over a polyhedron, found from a nearby point, with a certificate.
 
     minimise  sum_i w_i (M_i x - y_i)^2   over   lower <= C x <= upper
 
@@ -49,7 +49,7 @@ SYSTEM_TOLERANCE = 1e-9  # what a solution may leave of a system, relative to it
 
 @dataclass(frozen=True)
 class FaceOptimum:
-    """A point (n,), its weighted squares, and a lower bound of those of every point that obeys the limits."""
+    """A point (n,), its weighted squares, and a lower bound over all feasible points."""
 
     x: np.ndarray
     objective: float
@@ -58,7 +58,7 @@ class FaceOptimum:
 
 @dataclass(frozen=True)
 class _Face:
-    """The optimum with rows held at their lower (-1) or upper (1) limit; prices `p` (q,), multipliers of all rows."""
+    """The optimum with some rows at their lower (-1) or upper (1) limit, with prices `p` (q,) and multipliers of all rows."""
 
     side: np.ndarray
     x: np.ndarray
@@ -91,18 +91,18 @@ class _Limits:
         return _Limits(self.rows, self.lower - held, self.upper - held)
 
     def excess(self, x: np.ndarray, slack: float = 0.0) -> np.ndarray:
-        """Return how far (counts) every row is above its upper limit, or below its lower one (negative); a slack widens both."""
+        """Return how far (counts) every row lies above its upper or below its lower limit, less a slack."""
         value = self.rows @ x
         return np.maximum(value - self.upper - slack, 0.0) - np.maximum(self.lower - slack - value, 0.0)
 
     def touched(self, x: np.ndarray, near: float) -> np.ndarray:
-        """Return the side of every row that a point (n,) touches: -1, 0 or 1."""
+        """Return the side of every limit that a point (n,) touches: -1, 0 or 1."""
         side = np.sign(self.excess(x, -near)).astype(int)
         side[self.lower == self.upper] = -1
         return side
 
     def face(self, fit: Fit, side: np.ndarray) -> _Face | None:
-        """Return the optimum on a face; None if the system has no solution."""
+        """Return the optimum on a face; None if there is no solution."""
         at = side != 0
         solved = _on_face(fit, self.rows[at], np.where(side < 0, self.lower, self.upper)[at])
         if solved is None:
@@ -113,8 +113,7 @@ class _Limits:
         return _Face(side, x, prices, multipliers)
 
     def with_signs(self, fit: Fit, face: _Face) -> _Face | None:
-        """Return the face with multipliers of the right signs, if there are any: those of rows that depend on each other are not
-        unique, and the least ones may have the wrong sign where others have not. By linear programming."""
+        """Return the face with multipliers of the right signs if possible, found by linear programming."""
         at = np.flatnonzero(face.side)
         wanted, one = -(fit.matrix.T @ face.prices), scipy.sparse.eye_array(fit.matrix.shape[1])
         size = np.abs(wanted).max(initial=1.0)
@@ -136,7 +135,7 @@ class _Limits:
         return replace(face, multipliers=multipliers)
 
     def bound(self, fit: Fit, face: _Face) -> float:
-        """Return the lower bound that a face's prices and multipliers prove, without multipliers of the wrong sign."""
+        """Return the lower bound that a face's prices and multipliers prove."""
         right = (self.lower == self.upper) | (face.side * face.multipliers > 0)
         multipliers = np.where(right, face.multipliers, 0.0)
         limits = np.where(multipliers > 0, self.upper, self.lower)
@@ -146,7 +145,7 @@ class _Limits:
 def optimum_near(
     polyhedron: Polyhedron, fit: Fit, x: np.ndarray, unit: float | None = None
 ) -> FaceOptimum | None:
-    """Return the optimum, if a point leads to it; else None.
+    """Return the optimum if it can be found from a given point; else None.
 
     Parameters
     ----------
@@ -177,7 +176,7 @@ def optimum_near(
 
 
 def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarray) -> FaceOptimum | None:
-    """Return the optimum, if the rows held at first lead to it; the origin (n,) moves along."""
+    """Return the optimum if it can be found from the given active rows."""
     for _ in range(ORIGINS):
         moved, rest = limits.around(origin), fit.around(origin)
         face = _search(moved, rest, side, most=side.size)
@@ -192,7 +191,7 @@ def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarra
 
 
 def _search(limits: _Limits, fit: Fit, side: np.ndarray, most: int) -> _Face | None:
-    """Hold and release rows, so many at once, until the conditions of optimality hold.
+    """Add rows to the active set and remove them, until the optimality conditions hold.
 
     All at once is quick, but it may cycle, or hold rows that exclude each other: then there is none.
     """
@@ -219,7 +218,7 @@ def _search(limits: _Limits, fit: Fit, side: np.ndarray, most: int) -> _Face | N
 
 
 def _worst(chosen: np.ndarray, amount: np.ndarray, most: int) -> np.ndarray:
-    """Return a mask of the chosen rows with the largest amounts, up to a number of rows."""
+    """Return a mask of the chosen rows with the largest violations, up to a number of rows."""
     kept = np.zeros(chosen.size, bool)
     kept[np.argsort(np.where(chosen, -amount, np.inf), kind="stable")[: min(most, chosen.sum())]] = True
     return kept
@@ -228,7 +227,7 @@ def _worst(chosen: np.ndarray, amount: np.ndarray, most: int) -> np.ndarray:
 def _on_face(
     fit: Fit, rows: scipy.sparse.csr_array, limits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return least squares of a fit on `rows x = limits`, prices and multipliers; None if the system has no solution."""
+    """Return least squares on `rows x = limits`, with prices and multipliers; None if there is no solution."""
     n, q, m = rows.shape[1], fit.values.size, limits.size
     variance = scipy.sparse.diags_array(1 / fit.weights)
     system = scipy.sparse.block_array(
@@ -255,7 +254,7 @@ def _on_face(
 
 
 def _refined(system, regular, right: np.ndarray, n: int) -> np.ndarray | None:
-    """Solve a system by the factors of a regularised one; return None if its n counts do not converge.
+    """Solve a linear system by factors of a regularised one; return None if it does not converge.
 
     Multipliers of rows that depend on each other need not.
     """

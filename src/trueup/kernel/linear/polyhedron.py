@@ -1,4 +1,4 @@
-"""The set `A x = b, lower <= R x <= upper, x >= 0`: residuals, feasibility, and proofs that it is empty.
+"""The set `A x = b, lower <= R x <= upper, x >= 0`: violations, feasibility, and proofs that it is empty.
 
 Rows are counted through: the m equalities first, then the inequalities. `x >= 0` is a background: it takes part in
 every conflict but is not a row. Candidates for a conflict come from linear programming (HiGHS, through SciPy). A
@@ -26,7 +26,7 @@ DENOMINATORS = (1, 12, 2520, 10**6)  # of multipliers and coefficients that are 
 
 
 def between(matrix: Any, low: Any, high: Any) -> scipy.optimize.LinearConstraint:
-    """Return rows `low <= matrix x <= high`, for SciPy's integer programs."""
+    """Return the rows `low <= matrix x <= high` in the form of SciPy's integer programs."""
     return scipy.optimize.LinearConstraint(matrix, low, high)
 
 
@@ -67,7 +67,7 @@ class Polyhedron:
     def of(
         cls, n: int, equal=(), sums=(), ranged=(), lower=(), upper=(), *, nonnegative: bool = True
     ) -> Polyhedron:
-        """Build from anything SciPy reads as a matrix; an empty one means no rows."""
+        """Build the polyhedron from matrices; an empty matrix means no rows."""
         return cls(
             n,
             _matrix(equal, n),
@@ -106,7 +106,7 @@ class Polyhedron:
         return np.maximum(np.maximum(low - value, value - high), 0.0)
 
     def residual(self, x: np.ndarray) -> float:
-        """Return the largest violation (counts), negative cells included if forbidden; NaN if a count is."""
+        """Return the largest violation (counts), including negative cells if they are forbidden."""
         negative = float(-x.min(initial=0.0)) if self.nonnegative else 0.0
         return largest([negative, self.violations(x).max(initial=0.0)])
 
@@ -125,7 +125,7 @@ class Polyhedron:
         )
 
     def shuffled(self, order: np.ndarray, rng: np.random.Generator) -> Polyhedron:
-        """Return the polyhedron in another order: cell `order[i]` comes i-th, and rows come at random."""
+        """Return the polyhedron in another order of cells `order`, with rows in random order."""
         one, two = rng.permutation(self.sums.size), rng.permutation(self.lower.size)
         return Polyhedron(
             self.cells,
@@ -138,7 +138,7 @@ class Polyhedron:
         )
 
     def merged(self) -> Polyhedron:
-        """Return the polyhedron with cells equal in every row merged into their sum: empty if and only if it was.
+        """Return the polyhedron with equal cells merged into their sum, which is empty if and only if this one is.
 
         Examples
         --------
@@ -154,7 +154,7 @@ class Polyhedron:
         return replace(self, cells=first.size, equal=self.equal[:, first], ranged=self.ranged[:, first])
 
     def refuted(self, *, integer: bool = False) -> bool:
-        """Return True if it is proved that no point (no whole-number point) satisfies every row.
+        """Return True if it is proved that no point satisfies every row.
 
         Examples
         --------
@@ -193,7 +193,7 @@ class Polyhedron:
         return none and right > 0
 
     def feasible(self, *, integer: bool = False, presolve: bool = True) -> bool:
-        """Return True if a point (a whole-number point) satisfies every row; not proved either way, see `refuted`."""
+        """Return True if a point is found that satisfies every row."""
         if integer:
             low, high = self.bounds
             rows = [between(self.matrix, low, high)] if self.rows else []
@@ -213,8 +213,7 @@ class Polyhedron:
         return max(FEASIBLE, 1e-12 * self.scale)
 
     def _least_violation(self) -> tuple[float, np.ndarray]:
-        """Return the least total violation of the rows, and each row's price in proving that it is not less: positive where its
-        lower limit takes part, negative where its upper one does."""
+        """Return the least total violation of the rows, with each row's dual price."""
         low, high = self.bounds
         n, m = self.cells, self.rows
         if m == 0:
@@ -240,7 +239,7 @@ class Polyhedron:
         return float(answer.fun), share
 
     def conflict(self, *, integer: bool = False) -> list[int]:
-        """Return rows that cannot hold together, none of which can be left out; empty if all can.
+        """Return a minimal set of contradictory rows; empty if there is no contradiction.
 
         The multipliers of the least total violation name rows whose combination proves the contradiction
         (Farkas). Of these rows one connected part is taken, which contradicts itself alone; a deletion filter then
@@ -273,7 +272,7 @@ class Polyhedron:
         )
 
     def _first_part(self, rows: np.ndarray) -> np.ndarray:
-        """Return, of contradictory rows, the first that share counts and contradict by themselves."""
+        """Return, from contradictory rows, the first connected ones that are contradictory by themselves."""
         shared = self.matrix[rows] != 0
         _, part = scipy.sparse.csgraph.connected_components(shared.astype(int) @ shared.T.astype(int))
         parts = (rows[part == p] for p in range(part.max() + 1))

@@ -1,4 +1,4 @@
-"""Fits under general linear constraints by least squares, and the answers of all fits.
+"""Least-squares fits under general linear constraints, and the results of all fits.
 
 A fit says which sums `M x` were measured, as what, with which weights. Weighted least squares is solved in the
 variables (x, r) with `M x - r = y`, so that no product `M'M` (dense as soon as a total is measured) is formed: by the
@@ -37,7 +37,7 @@ KEPT = (
 
 @dataclass(frozen=True)
 class Answer:
-    """The point that a program was solved with.
+    """The result of a linear or quadratic program.
 
     Attributes
     ----------
@@ -119,18 +119,18 @@ def _unproved(polyhedron: Polyhedron, fit: Fit, near: np.ndarray, ended: bool) -
 
 
 def rank_of(answer: Answer) -> tuple:
-    """Return the rank of an answer: solved first, then proved, then nearest."""
+    """Return a result's rank: first solved ones, then proved ones, then the nearest."""
     return answer.status is not Status.SOLVED, answer.gap is None, answer.objective
 
 
 def near_least_squares(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> np.ndarray:
-    """Return a point (n,) near the least squares, by one interior-point run around an origin (n,); the origin if it fails."""
+    """Return a point (n,) near the least squares, by one run of an interior-point solver."""
     near = _by(_interior_points(polyhedron.cells + fit.values.size)[0], polyhedron, fit.relative(), origin)[0]
     return near if np.isfinite(near).all() else origin
 
 
 def _by(solve, polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tuple[np.ndarray, float, bool]:
-    """Return the point (n,) of an interior-point solver, the counts in its unit, and its claim to have solved.
+    """Return the point (n,) of an interior-point solver, and whether it reports success.
 
     It looks for the change of an origin (n,), in units of what the origin misses: from a point that it found before it
     gains the digits that counts much larger than their noise take.
@@ -157,7 +157,7 @@ def _by(solve, polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tuple[np
 
 
 def relative_gap(total: float, bound: float) -> float | None:
-    """Return the gap of a loss above its lower bound, relative to the bound or to 1, up to tolerances; None without a bound."""
+    """Return the gap between a loss and its lower bound, relative to the bound or to 1; None without a bound."""
     if not np.isfinite(bound):
         return None
     bound = max(bound, 0.0)  # no loss is negative
@@ -166,7 +166,7 @@ def relative_gap(total: float, bound: float) -> float | None:
 
 
 def status_of(residual: float, polyhedron: Polyhedron) -> Status:
-    """Return `SOLVED` if a recomputed residual (counts) is within the tolerance, which NaN is not."""
+    """Return `SOLVED` if a recomputed residual (counts) is within the tolerance."""
     if not np.isfinite(residual):
         return Status.NOT_FINITE
     return Status.SOLVED if residual <= KEPT[0] + KEPT[1] * polyhedron.scale else Status.INACCURATE
@@ -183,7 +183,7 @@ def _extra(module: str):
 
 
 def _interior_points(variables: int) -> tuple:
-    """Return the solver that suits the size, then the other one."""
+    """Return the interior-point solvers, the one that suits the size first."""
     return (_by_piqp, _by_clarabel) if variables <= PIQP_VARIABLES else (_by_clarabel, _by_piqp)
 
 

@@ -1,4 +1,4 @@
-"""Least squares under equalities and bounds with a separate measurement of every count, by Newton steps on the dual.
+"""Least squares under equalities and bounds if every count is measured separately, by Newton steps on the dual.
 
     minimise  1/2 sum w_i (x_i - y_i)^2   over   A x = b,   low <= x <= high
 
@@ -38,7 +38,7 @@ THIN = 0.005  # share of entries that are not zero, up to which it is factored a
 
 
 class SeparableOptimum(NamedTuple):
-    """A point (n,), its weighted squares, and a lower bound of those of every point that obeys the limits."""
+    """A point (n,), its weighted squares, and a lower bound over all feasible points."""
 
     x: np.ndarray
     objective: float
@@ -47,7 +47,7 @@ class SeparableOptimum(NamedTuple):
 
 @dataclass(frozen=True)
 class _Dual:
-    """The program in changes of an origin: y, w, low, high (n,), A (m, n), b (m,)."""
+    """The program for changes from an origin: y, w, low, high (n,), A (m, n), b (m,)."""
 
     y: np.ndarray
     w: np.ndarray
@@ -63,7 +63,7 @@ class _Dual:
         return float(0.5 * self.w @ (x - self.y) ** 2 + prices @ gap)
 
     def step(self, x: np.ndarray, gap: np.ndarray) -> np.ndarray | None:
-        """Return Newton's step (m,); None if its matrix would be too large or is not positive."""
+        """Return the Newton step (m,); None if its matrix is too large or not positive."""
         scale = np.where((x > self.low) & (x < self.high), 1 / np.sqrt(self.w), 0.0)
         if isinstance(self.matrix, np.ndarray):
             rows = self.matrix * scale
@@ -73,7 +73,7 @@ class _Dual:
 
 
 def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | None:
-    """Return the least squares if every count is measured once, by itself, and rows with limits are of one count each.
+    """Return the least squares if every count is measured by itself and limits are on single counts.
 
     None where the program is of another kind, where there is no such point, or where the steps do not settle.
 
@@ -102,7 +102,7 @@ def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | No
 
 
 def _measured_alone(fit: Fit) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return each count's measured value and weight; None unless each count has one measurement of its own."""
+    """Return each count's measured value and weight; None unless every count is measured exactly once by itself."""
     matrix = fit.matrix
     q, n = matrix.shape
     if (
@@ -119,7 +119,7 @@ def _measured_alone(fit: Fit) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _box(polyhedron: Polyhedron) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return bounds (n,), (n,) of every count; None if a row with limits is of several."""
+    """Return bounds (n,), (n,) of every count; None if some row limits several counts."""
     ranged, n = polyhedron.ranged, polyhedron.cells
     low, high = np.full(n, 0.0 if polyhedron.nonnegative else -np.inf), np.full(n, np.inf)
     if not (np.diff(ranged.indptr) == 1).all() or not ranged.data.all():
@@ -131,7 +131,7 @@ def _box(polyhedron: Polyhedron) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _ascend(dual: _Dual) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the point and prices at which the equalities hold to rounding; None if the steps do not get there."""
+    """Return the point and prices at which the equalities hold; None if the iteration fails."""
     prices = np.zeros(dual.sums.size)
     size = np.maximum(1.0, abs(dual.matrix) @ np.abs(dual.point(prices)) + np.abs(dual.sums))
     x = dual.point(prices)
@@ -159,7 +159,7 @@ def _ascend(dual: _Dual) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _solved(matrix: Any, right: np.ndarray) -> np.ndarray | None:
-    """Solve with a positive semidefinite matrix, full or sparse, by the factors of a regularised one.
+    """Solve a linear system with a positive semidefinite matrix, by factors of a regularised one.
 
     None where it is too large, zero, or not positive.
     """

@@ -1,4 +1,4 @@
-"""Whole-number fits under general linear constraints, with a bound that holds for the whole problem.
+"""Whole-number fits under general linear constraints, with a lower bound on the loss.
 
     minimise  sum_i f_i(M_i x - y_i)   over whole x,   lower <= A x <= upper,   each f_i convex.
 
@@ -39,7 +39,7 @@ def whole_fit(
     limit: tuple[FitLoss, float] | None = None,
     seconds: float = 60.0,
 ) -> Answer:
-    """Minimise a convex loss of whole deviations over the whole-number points of a polyhedron.
+    """Minimise a convex loss over the whole-number points of a polyhedron.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def _slack(most: float) -> float:
 
 
 def _solve_model(polyhedron, fit, models, base, offset, limit, seconds):
-    """Return the best change (n,) of the base under the models, the bound proved, and True if the search ended."""
+    """Return the best change (n,) under the models, the proved bound, and whether the search was completed."""
     if seconds <= 0:
         return None, -np.inf, False
     n, q = base.size, fit.values.size
@@ -143,7 +143,7 @@ def _solve_model(polyhedron, fit, models, base, offset, limit, seconds):
 
 
 def in_any_order(solve: Solve, polyhedron: Polyhedron, fit: Fit, rng: np.random.Generator) -> Answer:
-    """Solve a program with cells and rows in random order; return the answer in the given order.
+    """Solve a program with cells and rows in random order; return the result in the original order.
 
     Branch and bound settles ties between equally good points by the places of cells and rows. An order drawn at
     random leaves nothing to where they were listed: relabelled input has a relabelled answer, in law.
@@ -162,7 +162,7 @@ def in_any_order(solve: Solve, polyhedron: Polyhedron, fit: Fit, rng: np.random.
 
 
 def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) -> Answer:
-    """Return a whole-number point with the least weighted absolute deviations and, among these, the least squares.
+    """Return a whole-number point with the least weighted absolute deviations and then the least squares.
 
     The projected discrete Laplace mechanism of Dharangutte, Gao, Gong & Yu: noise first, then the L1-nearest point
     that obeys the constraints, in whole numbers. L1 leaves many optima; the least squares pick the one that spreads a

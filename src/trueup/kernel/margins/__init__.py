@@ -1,4 +1,4 @@
-"""Projections of one table on given margins, continuous and whole.
+"""Projections of one table onto given margins, in real and in whole numbers.
 
 Here: nearest tables with fixed margins: any number of axes, any set of margins, with or without x >= 0.
 
@@ -36,7 +36,7 @@ LINE_TOLERANCE = 0.01  # how far a sweep solves a line, relative to its first ga
 
 @dataclass(frozen=True)
 class Projection:
-    """A projected table with its quality.
+    """A projected table with its residual and status.
 
     `residual` is the largest absolute gap in a margin (counts), recomputed from the table; `iterations` counts Newton
     steps. `nearest` is False where margins were settled before the cells, so that another table may be nearer.
@@ -61,7 +61,7 @@ def margin_of(table: np.ndarray, margin: Margin) -> np.ndarray:
 
 
 def broadcast_margin(values: np.ndarray, margin: Margin, axes: int) -> np.ndarray:
-    """Return a margin's values with the dropped axes put back, ready to broadcast.
+    """Return a margin's values in a shape that broadcasts over the full table.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def residual(table: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.nda
 
 
 def equality(y: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the nearest table with given consistent margins, all cells of equal variance: one sweep.
+    """Return the nearest table with given consistent margins, for equal variances, in one pass.
 
     Program P of Zhu, Van Hentenryck & Fioretto (2021) on tables.
 
@@ -126,7 +126,7 @@ def nearest(
     nonnegative: bool = True,
     tolerance: float = TOLERANCE,
 ) -> Projection:
-    """Return the nearest table with given margins, weighted, nonnegative unless asked otherwise.
+    """Return the nearest table with given margins, weighted, and nonnegative by default.
 
     Program P+ (and P) of Zhu, Van Hentenryck & Fioretto (2021) on tables of any number of axes.
 
@@ -170,7 +170,7 @@ def _scale(sums: Sequence[np.ndarray]) -> float:
 
 
 class _Dual:
-    """The margins' multipliers as one flat vector, and their table."""
+    """The multipliers of the margins as one vector, with the table that they give."""
 
     def __init__(self, y, v, margins, sums, nonnegative):
         self.y, self.v, self.margins, self.sums, self.nonnegative = y, v, margins, sums, nonnegative
@@ -227,7 +227,7 @@ class _Dual:
         return Projection(x, _status(worst, self.sums, tolerance), worst, steps)
 
     def ascend_margins(self, u: np.ndarray) -> np.ndarray:
-        """Ascend exactly once per margin: solve each margin's equations with the others' multipliers held."""
+        """Solve each margin's equations once, with the other multipliers fixed (coordinate ascent)."""
         u = u.copy()
         for part, margin, b in zip(self.split(u), self.margins, self.sums, strict=True):
             others = self.lifted(u) - broadcast_margin(part, margin, self.y.ndim)
@@ -235,7 +235,7 @@ class _Dual:
         return u
 
     def _solve_lines(self, part: np.ndarray, others: np.ndarray, margin: Margin, b: np.ndarray) -> None:
-        """Solve the increasing, convex, piecewise linear `margin of x(u) = b` by Newton, all lines at once."""
+        """Solve the increasing piecewise linear equations `margin of x(u) = b` by Newton's method, all lines together."""
         base, goal = self.y + self.v * others, 0.0
         for _ in range(LINE_STEPS):
             x = base + self.v * broadcast_margin(part, margin, base.ndim)
@@ -252,14 +252,14 @@ class _Dual:
                 return
 
     def _reopen(self, base: np.ndarray, part: np.ndarray, margin: Margin) -> np.ndarray:
-        """Return how far the price of a line without a positive cell must rise for its first cell to become positive."""
+        """Return by how much the price of a line without a positive cell must rise until a cell becomes positive."""
         price = np.where(self.v > 0, -base * self.inverse, np.inf)
         dropped = tuple(i for i in range(base.ndim) if i not in margin)
         rise = price.min(axis=dropped) - part
         return np.where(np.isfinite(rise), rise * (1 + 1e-12) + 1e-9, 0.0)
 
     def newton(self, u: np.ndarray, x: np.ndarray, gap: np.ndarray) -> np.ndarray:
-        """Return one semismooth Newton step, shortened until the dual rises."""
+        """Return one semismooth Newton step, shortened until the dual increases."""
         slope = self.slope(x)
         direction = self._conjugate_gradients(slope, gap)
         value, promise, length = self.objective(u, x), float(np.vdot(gap, direction)), 1.0

@@ -1,4 +1,4 @@
-"""Whole tables with fixed margins, near a continuous one.
+"""Whole-number tables with fixed margins, near a table of real numbers.
 
 Two margins that name all axes between them (rows and columns; or two faces of a cube, one transportation problem for
 each entry of what they share) have a totally unimodular matrix: there is a table between floors and ceilings, and the
@@ -43,7 +43,7 @@ def whole_table(
     rng: np.random.Generator | None = None,
     open_cells: np.ndarray | None = None,
 ) -> Answer:
-    """Return the nearest whole table (in squared distance) with given whole margins.
+    """Return the whole-number table nearest to a given one (in squared distance) with given margins.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def whole_table(
 
 
 def _transported(x, margins, given, rng, open_cells) -> Answer:
-    """Solve one or two margins as transportation problems, one for each shared entry; a missing second margin is empty."""
+    """Solve for one or two margins as transportation problems, one for each shared group."""
     one, two = margins[0], margins[-1]
     shared = tuple(a for a in one if a in two) if len(margins) == 2 else ()
     down = tuple(a for a in one if a not in shared)
@@ -127,7 +127,7 @@ def _exact(x, margins, sums, seconds: float, open_cells) -> Answer:
 
 
 def holding_margins(polyhedron: Polyhedron, held: np.ndarray, counts: np.ndarray) -> Polyhedron:
-    """Return the polyhedron with some cells (n,) held at given counts (n,).
+    """Return the polyhedron with some cells (n,) fixed at given counts (n,).
 
     Examples
     --------
@@ -141,7 +141,7 @@ def holding_margins(polyhedron: Polyhedron, held: np.ndarray, counts: np.ndarray
 
 
 def _near(x, margins, sums, seconds: float, rng: np.random.Generator, open_cells) -> Answer:
-    """Find a table by prices, then messages from several starts; by an integer program if these do not settle."""
+    """Find a table by prices and message passing, or else by an integer program."""
     raised = 0 if x.min() >= 0 else SHIFT_COUNTS - int(np.floor(x.min()))  # the same table, far from zero
     x, sums = x + raised, [b + raised * (x.size // b.size) for b in sums]
     may = np.ones(x.shape, bool) if open_cells is None else open_cells
@@ -168,7 +168,7 @@ def _tried(units: Units, rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def _completed(units: Units, margins, sums, seconds: float) -> list[np.ndarray]:
-    """Return best choices of the units nearest to a tie, the others decided by price; of more units until one is feasible."""
+    """Return feasible choices for the units nearest to a tie, with the other units decided by price."""
     order, decided = np.argsort(np.abs(units.costs), kind="stable"), units.costs < 0
     polyhedron = margins_polyhedron(units.settled.shape, margins, sums)
     for fraction in NEIGHBOURHOODS:
@@ -190,7 +190,7 @@ def _completed(units: Units, margins, sums, seconds: float) -> list[np.ndarray]:
 
 
 def margins_polyhedron(shape: tuple[int, ...], margins, sums, *, nonnegative: bool = True) -> Polyhedron:
-    """Return fixed margins of a table, cells in row-major order, as equalities margin by margin.
+    """Return fixed margins of a table as equalities, margin by margin.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Whole tables near a continuous one with given margins, and a proved bound on how near they can be.
+"""Whole-number tables near a table of real numbers with given margins, and a proved bound on their distance.
 
 **Prices.** Give every line (the cells that one entry of a margin sums) a price `u`. For all whole tables `t >= 0` with
 the margins `s`, with `P` the sum of a cell's prices,
@@ -45,14 +45,14 @@ JITTER = 0.01  # of reduced costs: makes restarts differ and breaks ties
 
 @dataclass(frozen=True)
 class Lines:
-    """The members of lines: `members[ptr[l]:ptr[l + 1]]` are those of line l, margins one after the other."""
+    """The members of lines: `members[ptr[l]:ptr[l + 1]]` are those of line l."""
 
     members: np.ndarray  # (members x margins,) int64
     ptr: np.ndarray  # (lines + 1,)
 
     @classmethod
     def of(cls, shape: tuple[int, ...], margins: Sequence[Margin], cells: np.ndarray) -> Lines:
-        """Return the lines of members given by their cells (row-major), several of which may be equal.
+        """Return the lines with members given by their cells (row-major).
 
         Examples
         --------
@@ -83,7 +83,7 @@ class PricedTable:
 def priced(
     x: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.ndarray], open_cells: np.ndarray
 ) -> PricedTable:
-    """Return prices for the nearest whole table with given margins, and the bound that they prove.
+    """Return prices for the nearest whole-number table with given margins, and the bound that they prove.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def _flat(sums: Sequence[np.ndarray]) -> np.ndarray:
 
 @njit(cache=True)
 def _ascend(y, members, ptr, needs, prices, temperature):
-    """Ascend exactly in one line's price after another, `y` kept at `x + P / 2`."""
+    """Maximise the dual exactly in one line's price after another."""
     for _ in range(PRICE_SWEEPS):
         largest = 0.0
         for line in range(ptr.size - 1):
@@ -138,7 +138,7 @@ def _ascend(y, members, ptr, needs, prices, temperature):
 
 @njit(cache=True)
 def _clearing(y, mine, need, temperature):
-    """Return the shift of a line's cells at which their staircases add up to `need`, by safeguarded Newton."""
+    """Return the shift of a line's cells at which the line reaches its sum `need`, by Newton's method."""
     low, high, shift = -np.inf, np.inf, 0.0
     for _ in range(LINE_STEPS):
         excess, slope = -need, 0.0
@@ -158,7 +158,7 @@ def _clearing(y, mine, need, temperature):
 
 @njit(cache=True)
 def _staircase(y, temperature):
-    """Return the nearest whole number to y, at least 0, with its two nearest steps smoothed; and its slope."""
+    """Return the nearest whole number to y, at least 0, smoothed near its steps, and its slope."""
     nearest = np.rint(y)
     count, slope = max(nearest - 1.0, 0.0), 0.0
     for unit in (nearest, nearest + 1.0):
@@ -171,7 +171,7 @@ def _staircase(y, temperature):
 
 @dataclass(frozen=True)
 class Units:
-    """The remaining choice: units at reduced costs on top of a settled table, and what each line still needs."""
+    """The remaining choice: units with reduced costs, and how many each line still needs."""
 
     settled: np.ndarray  # the table without them
     cells: np.ndarray  # (n,) flat
@@ -183,7 +183,7 @@ class Units:
     def near(
         cls, at: PricedTable, margins: Sequence[Margin], sums: Sequence[np.ndarray], open_cells: np.ndarray
     ) -> Units:
-        """Return the two counts around every cell's best; cells far from a tie are settled."""
+        """Return the two candidate counts of every cell; cells far from a tie are fixed."""
         y, may = at.table.ravel(), open_cells.ravel()
         best = np.rint(y).astype(np.int64)
         settled = np.where(may, np.maximum(best - 1, 0), best)
@@ -199,7 +199,7 @@ class Units:
         return cls(table, cells, costs, lines, np.rint(needs).astype(np.int64))
 
     def chosen(self, rng: np.random.Generator) -> np.ndarray | None:
-        """Return a near-optimal choice (n,) that meets every line, or None; the rng breaks ties."""
+        """Return a near-optimal choice (n,) that satisfies every line, or None; the rng breaks ties."""
         costs = self.costs + JITTER * rng.standard_normal(self.costs.size)
         met = _settle(costs, self.lines.members, self.lines.ptr, self.needs)
         return costs < 0.0 if met else None
@@ -212,7 +212,7 @@ class Units:
 
 @njit(cache=True)
 def _settle(beliefs, members, ptr, needs):
-    """Pass messages until the units with negative belief meet every line; return True if they do."""
+    """Pass messages until the chosen units satisfy every line; return True if they do."""
     messages = np.zeros(members.size)
     incoming = np.empty(np.max(ptr[1:] - ptr[:-1]))
     for _ in range(PASSES):
@@ -234,7 +234,7 @@ def _settle(beliefs, members, ptr, needs):
 
 @njit(cache=True)
 def _around(incoming, need):
-    """Return the highest of the `need` lowest values and the lowest of the others, within the largest message."""
+    """Return the highest of the `need` lowest values and the lowest of the others."""
     if need <= 0:
         return -MAX_MESSAGE, -MAX_MESSAGE
     if need >= incoming.size:

@@ -37,7 +37,7 @@ NOTHING = -45.0
 
 @njit(cache=True, _nrt=False)
 def log_ratio(low, alpha, total):
-    """Return the log factor at the count `low` of 0 or more."""
+    """Return the log factor of a split at the count `low` of 0 or more."""
     if low <= 0:
         return 0.0
     if low < 64:  # a running product is exact to rounding; differences of large log-gammas are not
@@ -54,7 +54,7 @@ def log_ratio(low, alpha, total):
 
 @njit(cache=True, _nrt=False)
 def add_split(out, low, alpha, total):
-    """Add to `out` the log factor at the counts `low, low + 1, ...`; there is none below 0."""
+    """Add the log factor of a split at the counts `low, low + 1, ...` to `out`; negative counts have none."""
     log = log_ratio(low, alpha, total)
     for i in range(max(-low, 0), len(out)):
         x = low + i
@@ -64,7 +64,7 @@ def add_split(out, low, alpha, total):
 
 @njit(cache=True, _nrt=False)
 def add_second_kind(out, low, a, b, log_odds):
-    """Add to `out` the log of `1 + q w(x; b) / w(x; a)` at the counts `low, low + 1, ...`; there is none below 0."""
+    """Add the log of `1 + q w(x; b) / w(x; a)` at the counts `low, low + 1, ...` to `out`; negative counts have none."""
     log = log_odds + log_ratio(low, b, a)
     for i in range(max(-low, 0), len(out)):
         if log < NOTHING:  # it falls
@@ -82,7 +82,7 @@ def log_one_plus(log):
 
 @njit(cache=True)
 def proper_splits(child_ptr, factors, floor, ceiling):
-    """Mark the nodes whose parts are nonnegative and have parameters that sum to `total` or less: splits of a sum add up to 1."""
+    """Mark the nodes with nonnegative parts whose parameters sum to at most `total`."""
     out = np.zeros(len(floor), np.bool_)
     for v in range(len(floor)):
         alpha, least = 0.0, 0
@@ -95,7 +95,7 @@ def proper_splits(child_ptr, factors, floor, ceiling):
 
 @njit(cache=True, _nrt=False)
 def digamma(x):
-    """Return the digamma function for x > 0: recurrence up to 8, then the asymptotic series (Abramowitz and Stegun 6.3.18)."""
+    """Return the digamma function for x > 0, by recurrence and asymptotic series (Abramowitz and Stegun 6.3.18)."""
     value = 0.0
     while x < 8.0:
         value -= 1.0 / x
@@ -142,7 +142,7 @@ Integers = NDArray[np.int64]
 
 
 class PairPlan(NamedTuple):
-    """A tree whose families are split into pairs: `n` nodes, then auxiliary sums.
+    """A tree whose families are split into pairs: `n` nodes, then auxiliary nodes for partial sums.
 
     `order` lists children before parents; `family[v]:family[v + 1]` are the auxiliary nodes of
     parent `v`, in the order they are summed.
@@ -156,7 +156,7 @@ class PairPlan(NamedTuple):
 
 @njit(cache=True)
 def plan_pairs(child_ptr):
-    """Split each family into a balanced tree of pairs, so windows grow as slowly as they can."""
+    """Split each family into a balanced tree of pairs, so that windows grow as slowly as possible."""
     n = len(child_ptr) - 1
     children = np.diff(child_ptr)
     extra = np.maximum(children - 2, 0)
@@ -193,7 +193,7 @@ def plan_pairs(child_ptr):
 
 @njit(cache=True)
 def above(plan, passed, roots):
-    """Return, for each node of the plan, the sum of `passed` over its ancestors; `roots` (k,) are the sums of the first k."""
+    """Return, for each node of the plan, the sum of `passed` over its ancestors."""
     out = np.zeros(len(passed))
     out[: len(roots)] = roots
     for place in range(len(plan.order) - 1, -1, -1):
@@ -206,7 +206,7 @@ def above(plan, passed, roots):
 
 @njit(cache=True)
 def sums_below(plan, own):
-    """Return, for each node of the plan, the sum over it and all nodes below it."""
+    """Return, for each node of the plan, the sum over the node and all nodes below it."""
     out = own.copy()
     for v in plan.order:
         for c in (plan.left[v], plan.right[v]):
@@ -217,7 +217,7 @@ def sums_below(plan, own):
 
 @njit(cache=True)
 def below_marked(plan, marked):
-    """Mark the nodes that are anywhere below marked ones."""
+    """Mark all nodes below marked ones."""
     out = np.zeros(len(marked), np.bool_)
     for place in range(len(plan.order) - 1, -1, -1):
         v = plan.order[place]

@@ -1,4 +1,4 @@
-"""Messages on trees whose counts all lie in known narrow windows: everything is summed, nothing is left out.
+"""Exact messages on trees in which every count has a known, narrow window.
 
 Rounded, perturbed and suppressed values bound their counts on both sides, so no window need be cut. Each
 node's message is its factor times the convolution of its children's, taken one after the other; with the sums of the
@@ -51,7 +51,7 @@ STEEPEST, HALVINGS = 600.0, 60
 
 @njit(cache=True)
 def closed_work(child_ptr, low, high):
-    """Return the multiplications of one sweep, and the most sums of the children of one parent that are held at once."""
+    """Return the number of multiplications of one pass, and the largest number of sums stored together."""
     work, most = 0.0, 0.0
     for v in range(len(low)):
         width, held = 0.0, 0.0
@@ -65,7 +65,7 @@ def closed_work(child_ptr, low, high):
 
 
 def closed_up(child_ptr: Integers, factors: Factors, low: Integers, high: Integers) -> ClosedMessages:
-    """Pass messages up a tree in level order, on nonempty windows `low..high`.
+    """Send messages up a tree in level order, on nonempty windows `low..high`.
 
     Examples
     --------
@@ -101,14 +101,14 @@ def _up(child_ptr, factors, low, start, masses):
 
 @njit(cache=True)
 def _exponents(log, top, own):
-    """Write the exponentials of logs less the largest one, without allocation."""
+    """Write the exponentials of logs minus the largest one."""
     for i in range(len(own)):
         own[i] = np.exp(log[i] - top)
 
 
 @njit(cache=True)
 def _times_sum(child_ptr, low, start, masses, v, own, slope):
-    """Multiply `own` by the masses of the children's sum, and divide by their tilt, up to a constant."""
+    """Multiply `own` by the masses of the children's sum, and undo their tilt, up to a constant."""
     first, last = child_ptr[v], child_ptr[v + 1]
     total, bottom = masses[start[first] : start[first + 1]].copy(), low[first]
     for c in range(first + 1, last):
@@ -124,7 +124,7 @@ def _times_sum(child_ptr, low, start, masses, v, own, slope):
 
 @njit(cache=True)
 def _tilt(child_ptr, low, start, masses, v):
-    """Tilt the children's messages so that their mean sum is in the middle of the parent's window; return the slope."""
+    """Tilt the children's messages so that their mean sum lies in the middle of the parent's window; return the tilt."""
     middle, ends = low[v] + (start[v + 1] - start[v] - 1) / 2, np.array([-STEEPEST, STEEPEST])
     for _ in range(HALVINGS):
         slope, mean = ends.sum() / 2, 0.0
@@ -147,7 +147,7 @@ def _tilted(message, slope):
 
 @njit(cache=True)
 def _forward(child_ptr, low, start, masses, v):
-    """Convolve a parent's children one by one; return the starts, masses and least counts of all partial sums."""
+    """Convolve a parent's children one by one; return starts, masses and least counts of all partial sums."""
     first, last = child_ptr[v], child_ptr[v + 1]
     at, bottom = np.zeros(last - first + 1, np.int64), np.zeros(last - first, np.int64)
     width, least = 0, 0
@@ -166,7 +166,7 @@ def _forward(child_ptr, low, start, masses, v):
 
 @njit(cache=True)
 def closed_marginals(child_ptr, low, start, masses, roots):
-    """Return the marginal masses of every node, laid out like the messages, given the roots' (the first nodes')."""
+    """Return the marginal masses of every node, given those of the roots, in the layout of the messages."""
     out = np.zeros(len(masses))
     out[: len(roots)] = roots
     for v in range(len(low)):
@@ -202,7 +202,7 @@ def closed_marginals(child_ptr, low, start, masses, roots):
 
 @njit(cache=True)
 def closed_draws(rng, child_ptr, low, start, masses, roots):
-    """Return `(draws, n)` independent draws of all nodes, given draws `(draws, k)` of the first `k`, the roots."""
+    """Return independent draws `(draws, n)` of all nodes, given draws `(draws, k)` of the `k` roots."""
     draws = len(roots)
     counts = np.zeros((draws, len(low)), np.int64)
     counts[:, : roots.shape[1]] = roots
@@ -229,7 +229,7 @@ def closed_draws(rng, child_ptr, low, start, masses, roots):
 
 @njit(cache=True)
 def root_draws(rng, low, masses, draws):
-    """Return `(draws, 1)` independent draws of a count with masses from `low` on."""
+    """Return independent draws `(draws, 1)` of a count with masses from `low` on."""
     counts = np.zeros((draws, 1), np.int64)
     for d in range(draws):
         counts[d, 0] = low + _draw_position(rng, masses)
@@ -238,7 +238,7 @@ def root_draws(rng, low, masses, draws):
 
 @njit(cache=True)
 def _draw_position(rng, weights):
-    """Draw a position by its weight."""
+    """Draw a position with probability proportional to its weight."""
     left = rng.random() * weights.sum()
     last = 0
     for i in range(len(weights)):

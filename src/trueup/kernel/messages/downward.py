@@ -35,7 +35,7 @@ ROUNDED, TERM_BY_TERM = 1e-11, 1 << 30
 
 @njit(cache=True)
 def given_to_parts(tilted, v, messages, down):
-    """Return the message to `v` from all nodes outside its children, on its window; 0 where it overflows at a negligible mass."""
+    """Return the message to node `v` from all nodes that are not below it, on its window."""
     if v >= len(tilted.low) or not tilted.informs[v]:
         return down
     masses = messages.masses[v]
@@ -49,7 +49,7 @@ def given_to_parts(tilted, v, messages, down):
 
 @njit(cache=True)
 def _sweep_down(position, end, plan, tilted, messages, down, direct):
-    """Pass messages down from `position` to above `end` until a pair is too wide for terms; return where, and if so."""
+    """Send messages down from `position` to `end`, until a pair is too wide for direct sums; return where, and if so."""
     for place in range(position, end, -1):
         v = plan.order[place]
         a, b = plan.left[v], plan.right[v]
@@ -80,7 +80,7 @@ def _start_down(masses):
 
 @njit(cache=True)
 def window_sizes(masses, n):
-    """Return how many counts the windows of the first `n` nodes have."""
+    """Return the lengths of the windows of the first `n` nodes."""
     sizes = np.empty(n, np.int64)
     for v in range(n):
         sizes[v] = len(masses[v])
@@ -89,7 +89,7 @@ def window_sizes(masses, n):
 
 @njit(cache=True)
 def products(masses, offset, down, first, last):
-    """Return marginals of the nodes from `first` to before `last` end to end: starts, offsets, masses.
+    """Return the marginals of consecutive nodes in one array: starts, offsets, masses.
 
     Steep tilts make a message vanish where what is above overflows. Products sum to 1, so what such counts lack is known: they
     are taken as 0 if that is next to nothing; else the marginal is not-a-number.
@@ -111,7 +111,7 @@ def products(masses, offset, down, first, last):
 def downward(
     plan: PairPlan, tilted: Tilted, messages: Messages, roots: Sequence[Reals] = (), direct: int = DIRECT
 ) -> tuple[List, float]:
-    """Return the message from all nodes outside a subtree to its root's count, for every node, on its message's window.
+    """Return, for every node, the message from all nodes outside its subtree, on the node's window.
 
     Also a bound on the mass of any marginal that rounding of FFTs has moved; were it large, nothing is left to them. An FFT
     errs by at most `e` at every count; a node's message sums to 1, so its marginal errs by `e`, and those below it by no more,
@@ -145,7 +145,7 @@ def downward(
 
 @OVERFLOWING
 def _correlate_fast(weights: Reals, other: Reals, shift: int, size: int) -> Reals:
-    """Correlate as `correlate` does, by FFT."""
+    """Correlate arrays as `correlate` does, by fast Fourier transform."""
     full = fft_convolve(weights, other[::-1])  # entry i + shift + len(other) - 1 is out[i]
     at = np.arange(size) + shift + len(other) - 1
     inside = (at >= 0) & (at < len(full))
@@ -158,7 +158,7 @@ Exact = tuple[Integers, Integers, Reals]
 
 
 def mixed(parts: Sequence[Exact], weights: Reals) -> Exact:
-    """Return the weighted mean of marginals, on windows that hold all of theirs; weights are `(parts,)`, or `(parts, n)`.
+    """Return the weighted mean of marginals, on windows that contain all of theirs; weights are `(parts,)` or `(parts, n)`.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def _add(begin, low, out, start, offset, masses, weights):
 def mixed_above(
     offsets: Sequence[Integers], above: Sequence[Sequence[Reals]], weights: Reals, nodes: slice
 ) -> tuple[Integers, list[Reals]]:
-    """Return the weighted mean of the messages from above some nodes to their counts.
+    """Return the weighted mean of the messages from above some nodes.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ SPLITS_AT_ONCE = 1 << 20
 
 @njit(cache=True)
 def _split(one, other, total, out, uniforms, chosen):
-    """Draw the left part of a total for every draw in `chosen`, from one running sum."""
+    """Draw the left part of a total for every draw in `chosen`, from one cumulative sum."""
     first = max(0, total - len(other) + 1)
     last = min(len(one) - 1, total)
     running = np.empty(last - first + 1)
@@ -33,7 +33,7 @@ def _split(one, other, total, out, uniforms, chosen):
 
 @njit(cache=True)
 def _in_order(totals):
-    """Return an order in which equal totals are adjacent, by counting if they lie close together."""
+    """Return an order in which equal totals are adjacent."""
     if len(totals) < 2:
         return np.arange(len(totals))
     low, width = totals.min(), totals.max() - totals.min() + 1
@@ -87,7 +87,7 @@ def draw_root(messages, draws, rng):
 
 @njit(cache=True)
 def _draw_families(v, plan, messages, out, n, rng):
-    """Draw the children of `v` and of the nodes after it, until `SPLITS_AT_ONCE` are drawn; return the next node."""
+    """Draw the children of `v` and of later nodes, until `SPLITS_AT_ONCE` are drawn; return the next node."""
     work = 0
     while v < n and work < SPLITS_AT_ONCE:
         if plan.left[v] >= 0:
@@ -115,7 +115,7 @@ def _draw_family(v, plan, messages, out, n, rng):
 def draw_below(
     plan: PairPlan, messages: Messages, roots: Integers, n: int, rng: np.random.Generator
 ) -> Integers:
-    """Draw counts of all `n` nodes, `(n, draws)`, in the type of the first nodes' given counts: joint, additive, nonnegative."""
+    """Draw the counts of all `n` nodes, `(n, draws)`, given those of the first nodes."""
     out = np.empty((n, roots.shape[1]), roots.dtype)
     out[: len(roots)] = roots
     v = 0
@@ -126,7 +126,7 @@ def draw_below(
 
 @njit(cache=True)
 def _best_split(one, other):
-    """Return the max-sum of two log tables and, for every total, the best left part."""
+    """Return the max-sum of two log tables and, for every total, its best left part."""
     size = len(one) + len(other) - 1
     best, choice = np.full(size, -np.inf), np.zeros(size, np.int64)
     for i in range(len(one)):
@@ -139,7 +139,7 @@ def _best_split(one, other):
 
 @njit(cache=True)
 def narrow(offset, start, size, masses, cut):
-    """Return each window without the ends whose marginal mass is below `cut`."""
+    """Return each window without the ends at which the marginal mass is below `cut`."""
     low, high = offset.copy(), offset.copy()
     for v in range(len(offset)):
         first, last, _ = trim(masses[start[v] : start[v] + size[v]], cut)
@@ -150,7 +150,7 @@ def narrow(offset, start, size, masses, cut):
 
 @njit(cache=True)
 def best_counts(plan, tilted, n, low, high):
-    """Return a most probable vector: max-product up, choices down, with every count on its window."""
+    """Return a most probable vector of counts, by max-product messages up and choices down."""
     total = len(plan.left)
     logs, choices = List.empty_list(MASSES), List.empty_list(types.int64[::1])
     for _ in range(total):

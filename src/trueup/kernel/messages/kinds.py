@@ -1,4 +1,4 @@
-"""Splits whose parts are of two kinds, such as inhabited and uninhabited blocks: their divisor, and its derivatives.
+"""Splits with two kinds of parts, such as inhabited and uninhabited blocks: normalising factors and derivatives.
 
 Each of the `k` parts of a node has the factor `f(x) = w(x; a) + q w(x; b)`, `b < a`, in place of `w(x; a)` of the note in
 `trueup.kernel.messages`: `q` are the odds of the second kind, and given which parts are of it all are
@@ -36,7 +36,7 @@ DRIFT = 300.0
 
 @njit(cache=True)
 def divisors(k, a, b, log_odds, low, size, derived):
-    """Return, at the counts `low, low + 1, ...`, the log of `Z(t) / w(t; k a)` and, where `derived`, derivatives of log Z.
+    """Return the log of `Z(t) / w(t; k a)` at the counts `low, low + 1, ...` and, if `derived`, the derivatives of log Z.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def divisors(k, a, b, log_odds, low, size, derived):
 
 @njit(cache=True)
 def _run(k, a, b, log_odds, count, out, derived):
-    """Compute counts from `count` (1 or more) on until the terms need another scale; return the number computed."""
+    """Compute the terms of counts from `count` (1 or more) on until another scale is needed; return how many."""
     total = k * a
     step = math.log((count + total) / (count + k * b))
     length = min(out.shape[1], max(1, np.int64(DRIFT / max(step, 1e-6))))
@@ -109,7 +109,7 @@ def _run(k, a, b, log_odds, count, out, derived):
 
 @njit(cache=True)
 def _log_terms(k, a, b, log_odds, count):
-    """Return the logs of the terms of `0, ..., k` parts of the first kind, over `w(count; k a)`."""
+    """Return the logs of the terms with `0, ..., k` parts of the first kind, over `w(count; k a)`."""
     logs = np.empty(k + 1)
     choose = 0.0
     for j in range(k, -1, -1):
@@ -119,7 +119,7 @@ def _log_terms(k, a, b, log_odds, count):
 
 
 def with_divisors(factors: Factors, low: Integers, high: Integers) -> Factors:
-    """Return the factors with a further table of each node whose parts are of two kinds, on its window `low..high`.
+    """Return the factors with one more table for each node with two kinds of parts.
 
     Nodes with equally many parts whose windows overlap share one.
     """
@@ -146,7 +146,7 @@ def with_divisors(factors: Factors, low: Integers, high: Integers) -> Factors:
 
 @njit(cache=True)
 def _overlapping(parts, low, high):
-    """Return, for windows in order of parts and lower ends, the run of overlapping windows of each, and the runs' ends."""
+    """Return the run of overlapping windows that each window belongs to, and the runs' ends."""
     run = np.zeros(len(low), np.int64)
     first, last = low[:1].copy(), high[:1].copy()
     for i in range(1, len(low)):
@@ -160,16 +160,14 @@ def _overlapping(parts, low, high):
 
 @njit(cache=True)
 def kinds(factors, v):
-    """Return how many parts a node has, their parameters, and the log odds of the second kind."""
+    """Return the number of a node's parts, their parameters, and the log odds of the second kind."""
     k = factors.parts[v]
     return k, factors.total[v] / k, factors.second[v], factors.odds[v]
 
 
 @njit(cache=True)
 def mean_slopes(start, offset, masses, factors):
-    """Return `(3, n)` posterior means of the derivatives of every node's factor by the logs of `q`, `a` and `b`: of a part's,
-    and minus those of the divisor of a sum of parts; 0 of all others.
-    """
+    """Return posterior means `(3, n)` of the derivatives of every node's factor by the logs of `q`, `a` and `b`."""
     out = np.zeros((3, len(offset)))
     for v in range(len(offset)):
         own = masses[start[v] : start[v + 1]]

@@ -1,4 +1,4 @@
-"""A tree cut at one level: the top, whose leaves are that level's nodes, and parts of the subtrees below.
+"""A tree that is cut at one level into a top and parts, which consist of subtrees.
 
 What a part tells the top is one message for each of its roots, and what the top tells a part is one for each
 root from above: given a root's count, what is below it and what is not are independent. Tilts and windows are those of
@@ -45,7 +45,7 @@ class Partition(NamedTuple):
 
 
 class Roots(NamedTuple):
-    """Messages of the roots of a part: normalised masses, and the counts they start at; see `Messages` for the others."""
+    """Messages of the roots of a part: normalised masses, and their first counts; see `Messages`."""
 
     masses: list[Reals]
     offset: Integers
@@ -56,7 +56,7 @@ class Roots(NamedTuple):
 
 
 def partition_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Partition | None:
-    """Cut where neither the top nor a subtree is large; return None if every cut leaves one nearly whole.
+    """Cut the tree at a level that leaves neither the top nor a subtree large; return None if there is none.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def partition_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Parti
 
 
 def cut_at(child_ptr: Integers, level_ptr: Integers, level: int, most: int) -> Partition:
-    """Cut between a level, whose nodes are the leaves of the top and the roots below, and the next."""
+    """Cut the tree below a level, whose nodes are the leaves of the top and the roots of the parts."""
     sizes = _subtrees(child_ptr, *level_ptr[level : level + 2])
     before = np.cumsum(sizes) - sizes
     starts = np.unique(before // most, return_index=True)[1]
@@ -90,7 +90,7 @@ def cut_at(child_ptr: Integers, level_ptr: Integers, level: int, most: int) -> P
 
 
 def subtrees(child_ptr: Integers, first: int, last: int) -> tuple[Integers, Integers]:
-    """Return the nodes of the subtrees of the roots `first:last` in level order, and their own `child_ptr`."""
+    """Return the nodes below the roots `first:last` in level order, with their own `child_ptr`."""
     levels = [np.arange(*ends) for ends in _levels(child_ptr, np.array([first, last]))]
     nodes = np.concatenate(levels)
     children = child_ptr[nodes + 1] - child_ptr[nodes]  # of a part: never of all nodes for each part
@@ -103,7 +103,7 @@ def top_of(child_ptr: Integers, cut: Partition) -> Integers:
 
 
 def take(tilted: Tilted, nodes: Integers) -> Tilted:
-    """Return the factors of some nodes alone, with the tables that they use."""
+    """Return the factors of some nodes, with the tables that they use."""
     factors, *fields = tilted
     return Tilted._make((take_factors(factors, nodes), *(field[nodes] for field in fields)))
 
@@ -124,7 +124,7 @@ def roots_of(solved: Solved, count: int) -> Roots:
 
 
 def mixed_roots(each: Sequence[Roots], log_weights: Reals) -> tuple[Roots, Reals]:
-    """Return the messages of `k` roots, each a mixture of what is below it, and the log sums `(k,)` of the mixtures' weights.
+    """Return the messages of `k` roots, each a mixture, and the log sums `(k,)` of the mixtures' weights.
 
     `log_weights` `(components, k)` are those of the components, with the evidence of what is below. All have the same tilts.
     """
@@ -148,7 +148,7 @@ def mixed_roots(each: Sequence[Roots], log_weights: Reals) -> tuple[Roots, Reals
 
 
 def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
-    """Return a top tree with messages from below as the factors of its leaves, which follow the nodes in `tilted`."""
+    """Return the factors of a top tree in which messages from below are the factors of its leaves."""
     k = len(roots.masses)
     own, *fields = tilted
     sizes = [len(masses) for masses in roots.masses]
@@ -173,7 +173,7 @@ def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
 
 
 def with_messages(own: Factors, offset: Integers, sizes: Integers, masses: Reals) -> Factors:
-    """Append the factors of further nodes: messages, end to end, each from its count `offset` on."""
+    """Append the factors of further nodes, given as messages with their first counts `offset`."""
     k = len(offset)
     with np.errstate(divide="ignore"):
         log = np.append(own.log, np.log(masses))
@@ -191,7 +191,7 @@ def with_messages(own: Factors, offset: Integers, sizes: Integers, masses: Reals
 
 
 def with_normal(own: Factors, known: Subtrees) -> Factors:
-    """Return the factors of a top tree with about normal messages of its leaves, for finding its tilts."""
+    """Return the factors of a top tree with approximately normal messages of its leaves, for finding tilts."""
     sd = np.sqrt(np.maximum(known.variance, NARROW))
     middle, reach = np.round(known.mean).astype(np.int64), np.ceil(NORMAL_SDS * sd).astype(np.int64) + 1
     low, high = np.maximum(middle - reach, known.low), np.minimum(middle + reach, known.high)
@@ -204,7 +204,7 @@ def with_normal(own: Factors, known: Subtrees) -> Factors:
 
 
 class Laid:
-    """Marginals of pieces of a tree, placed end to end in node order as they come, since copies would not fit.
+    """Marginals of pieces of a tree, written into one array in the order of nodes.
 
     `sizes` are those of their windows; those of the first piece are its own.
     """
@@ -217,7 +217,7 @@ class Laid:
         self.add(nodes, top)
 
     def add(self, nodes: Integers, piece: Exact) -> None:
-        """Put the marginals of some nodes, the first of a piece, in place."""
+        """Write the marginals of some nodes to their place."""
         start, offset, masses = piece
         self._offset[nodes] = offset[: len(nodes)]
         at = spread_messages(self._begin[nodes], self._sizes[nodes])
@@ -230,7 +230,7 @@ class Laid:
 
 
 def spread_messages(start: Integers, sizes: Integers) -> Integers:
-    """Return the positions `start[i]:start[i] + sizes[i]`, one range after the other.
+    """Return the positions `start[i]:start[i] + sizes[i]` of all ranges in turn.
 
     Examples
     --------
@@ -242,14 +242,14 @@ def spread_messages(start: Integers, sizes: Integers) -> Integers:
 
 
 def _levels(child_ptr: Integers, edges: Integers) -> Iterator[Integers]:
-    """Yield the edges of runs of nodes, of the runs of their children, and so on down."""
+    """Yield the ends of runs of nodes, then of the runs of their children, and so on down."""
     while edges[0] < edges[-1]:
         yield edges
         edges = child_ptr[edges]
 
 
 def _subtrees(child_ptr: Integers, first: int, last: int) -> Integers:
-    """Return how many nodes each of the subtrees of `first:last` has."""
+    """Return the number of nodes in the subtree of each node of `first:last`."""
     return np.sum([np.diff(edges) for edges in _levels(child_ptr, np.arange(first, last + 1))], axis=0)
 
 

@@ -1,4 +1,4 @@
-"""Masses on windows of the integers: log tables of factors, moments under a tilt, convolution.
+"""Masses on windows of the integers: log tables of factors, tilted moments, convolution.
 
 A *factor* is a nonnegative function of one node's count: a likelihood, a prior, a bound. Its
 logarithm is a table on a window of integers, so a law of noise that a thousand nodes share is
@@ -82,7 +82,7 @@ def no_splits(n: int) -> tuple[Reals, Reals, Reals, Reals, Integers]:
 
 
 class Coded:
-    """Numbers of all nodes of a large tree with few distinct values: each is held once, with a small code for every node.
+    """Numbers of all nodes of a large tree, with few distinct values and a small code for each node.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class Coded:
 
 
 def coded(numbers: NDArray | Coded) -> Any:
-    """Return numbers of many nodes with each different one held once, where these are few; others as they are."""
+    """Return numbers of many nodes as distinct values with codes, if these are few."""
     kept = isinstance(numbers, Coded) or len(numbers) < MANY_NODES
     if kept or len(values := np.unique(numbers)) > MOST_CODES:
         return numbers
@@ -113,20 +113,20 @@ def coded(numbers: NDArray | Coded) -> Any:
 
 
 def held(factors: Factors, splits: Sequence[Any]) -> Factors:
-    """Return factors of a large tree with codes in place of numbers, and the fields `SPLIT` of its nodes."""
+    """Return the factors of a large tree with codes instead of numbers, and the fields `SPLIT` of its nodes."""
     rows = {field: coded(getattr(factors, field)) for field in ("base", "table", "lower", "upper")}
     return factors._replace(**rows, **dict(zip(SPLIT, map(coded, splits))))
 
 
 def uncoded(factors: Factors) -> Factors:
-    """Return factors for `reach_all`: numbers in place of codes, without the fields `SPLIT`."""
+    """Return factors for `reach_all`, with numbers instead of codes and without the fields `SPLIT`."""
     rows = {field: np.asarray(getattr(factors, field)) for field in ("base", "table", "lower", "upper")}
     return factors._replace(**rows, **dict(zip(SPLIT, no_splits(0))))
 
 
 @njit(cache=True)
 def reach_all(factors):
-    """Return the windows on which all tables and bounds of each node are defined."""
+    """Return the windows on which all tables and bounds of each node exist."""
     low, high = factors.lower.copy(), factors.upper.copy()
     for v in range(len(low)):
         for k in range(factors.ptr[v], factors.ptr[v + 1]):
@@ -138,7 +138,7 @@ def reach_all(factors):
 
 
 def largest_tables(factors: Factors) -> Reals:
-    """Return upper bounds of the log of each node's tables; they hold their peaks, except for functions that are at most 1."""
+    """Return upper bounds on the log of each node's tables."""
     peaks = [np.max(factors.log[first:last]) for first, last in pairwise(factors.start)]
     peaks = np.where(factors.open_ended == FALLING, 0.0, peaks) if peaks else peaks
     before = np.concatenate([[0.0], np.cumsum(np.array(peaks)[factors.table])]) if len(peaks) else np.zeros(1)
@@ -176,7 +176,7 @@ def _fill_factor(factors, node, low, slope, out):
 
 @njit(cache=True)
 def moments(log):
-    """Return log sum, maximum, mean and variance (of the position) of masses `exp(log)`."""
+    """Return log sum, maximum, mean and variance (of the position) of the masses `exp(log)`."""
     top = log.max()
     total = first = second = 0.0
     for i in range(len(log)):
@@ -190,7 +190,7 @@ def moments(log):
 
 @njit(cache=True)
 def uniform_moments(slope, low, high):
-    """Return log sum, maximum, mean and variance of `exp(slope x)` on the interval, as if continuous.
+    """Return log sum, maximum, mean and variance of `exp(slope x)` on an interval, treated as continuous.
 
     Only the choice of tilts rests on it, so the continuous formula serves for integers.
     """
@@ -214,7 +214,7 @@ def uniform_moments(slope, low, high):
 
 @njit(cache=True)
 def convolve(a, b):
-    """Return the masses of a sum: positive terms only, so the tails are right to rounding."""
+    """Return the masses of a sum, accurate to rounding even in the tails."""
     if len(a) < len(b):
         a, b = b, a
     out, x = np.zeros(len(a) + len(b) - 1), np.zeros(len(a) + 6)
@@ -265,7 +265,7 @@ def _add_correlations(out, x, other):
 
 @njit(cache=True, _nrt=False)
 def _add_four(out, weights, p, q, r, s):
-    """Add four weighted rows, one after the other, so that each sum is loaded and stored once for the four.
+    """Add four weighted rows in turn, with one load and store for each sum.
 
     Positions that count up from 0 let the compiler use wide registers; those of the rows themselves would not.
     """
@@ -282,7 +282,7 @@ def _add_one(out, weight, p):
 
 @njit(cache=True)
 def trim(masses, tolerance):
-    """Return the window that holds all but `tolerance` of the mass, and the mass left out (fractions)."""
+    """Return the window that contains all but `tolerance` of the mass, and the share of mass outside it."""
     budget = 0.5 * tolerance * masses.sum()
     first, last = 0, len(masses)
     left = right = 0.0

@@ -1,4 +1,4 @@
-"""Repeated solutions of a tree with other factors near the root, reusing the messages below.
+"""Repeated solutions of a tree with different factors near the root, which reuse the messages below.
 
 Hyperparameters of upper levels change the factors of the first nodes alone, in level order. The messages of all other nodes,
 and of the sums of their families, stay as they are. On the way down, the nodes below depend on the hyperparameters
@@ -23,7 +23,7 @@ Reals = NDArray[np.float64]
 
 
 def solve_above(solved: Solved, tilted: Tilted, first: int, parents: int, tolerance: float) -> Solved:
-    """Solve a tree of one root again whose first nodes have other factors.
+    """Solve a tree with one root again, with other factors of its first nodes.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def mixed_marginals(
 def _mixed_below(
     solutions: Sequence[Solved], weights: Reals, first: int, parents: int
 ) -> tuple[Exact, float]:
-    """Mix solutions that share their tilts and all messages below."""
+    """Mix solutions that have the same tilts and the same messages below."""
     if len(solutions) == 1:
         return rounded_marginals(solutions[0])
     plan, n, weights = solutions[0].plan, len(solutions[0].tilted.low), weights / weights.sum()
@@ -95,7 +95,7 @@ def _mixed_below(
 
 @njit(cache=True)
 def _given_below(tilted, messages, down, parents, first):
-    """Return the messages from everything but their parts to the counts of the nodes from `parents` to before `first`."""
+    """Return the messages from all nodes that are not below them to the nodes from `parents` to `first`."""
     out = List.empty_list(MASSES)
     for v in range(parents, first):
         out.append(given_to_parts(tilted, v, messages, down[v]))
@@ -103,7 +103,7 @@ def _given_below(tilted, messages, down, parents, first):
 
 
 def _halves(plan: PairPlan, n: int, parents: int) -> tuple[PairPlan, PairPlan]:
-    """Split a plan into the families of the first nodes, and those of all others."""
+    """Split a plan into the families of the first nodes and all other families."""
     first = np.where(plan.order < n, plan.order < parents, plan.order < plan.family[parents])
     return plan._replace(order=plan.order[first]), plan._replace(order=plan.order[~first])
 

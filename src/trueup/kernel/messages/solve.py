@@ -1,4 +1,4 @@
-"""Exact posterior of integer counts on a tree: messages up, marginals or draws down.
+"""Exact posterior of integer counts on a tree: messages up, then marginals or draws down.
 
 Leaves start with their own factor (likelihood x prior x bounds). Up: the masses of a parent are
 the convolution of its children's, multiplied by the parent's own factor wherever it is measured.
@@ -70,14 +70,14 @@ class Solved(NamedTuple):
 
     @property
     def evidence(self) -> float:
-        """Return the log evidence: of all factors, the sum over all counts (nats)."""
+        """Return the log evidence (nats): the log of the sum of all factors' products over all counts."""
         return float(self.messages.evidence.sum() + self.tilted.top.sum())
 
 
 def solve(
     child_ptr: Integers, factors: Factors, tolerance: float = 1e-9, start: Tilted | None = None
 ) -> Solved:
-    """Pass messages up so that at most `tolerance` of the posterior is left out, if tables allow.
+    """Send messages up the tree such that at most `tolerance` of the posterior is left out, if tables allow it.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def settle_tilts(
     passes: int = MOST_PASSES,
     spend: Callable[[float], None] | None = None,
 ) -> Solved:
-    """Pass messages up a tree whose tilts are known, or up a row of trees that are parts of one.
+    """Send messages up a tree with known tilts, or up several trees that are parts of one.
 
     Parameters
     ----------
@@ -161,12 +161,12 @@ def settle_tilts(
 
 
 def hold_all(tilted: Tilted) -> bool:
-    """Return True if windows hold every possible count, so that no table need be deeper."""
+    """Return True if the windows contain every possible count."""
     return bool((tilted.low == tilted.floor).all() and (tilted.high == tilted.ceiling).all())
 
 
 class Subtrees(NamedTuple):
-    """Windows, approximate moments and tilt limits of the messages of some nodes, after their tilts are chosen.
+    """Windows, approximate moments and tilt limits of messages, for chosen tilts.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class Subtrees(NamedTuple):
 
 
 def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> Tilted:
-    """Choose windows and tilts, starting the search from those of `start`."""
+    """Choose windows and tilts, starting from those of `start`."""
     return tilt_part(child_ptr, factors, None if start is None else tilts(child_ptr, start.slope))[0]
 
 
@@ -251,7 +251,7 @@ def tilt_part(
 def _pointwise(
     child_ptr: Integers, factors: Factors, narrowed: NDArray[np.bool_], informs: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Mark leaves without tables whose window is bounded below through their siblings and their parent."""
+    """Mark leaves without tables whose window is bounded below only through siblings and parent."""
     bare = (np.diff(child_ptr) == 0) & (np.diff(factors.ptr) == 0) & narrowed
     bare[: child_ptr[0]] = False
     bare[child_ptr[0] :] &= np.repeat(informs, np.diff(child_ptr))
@@ -266,7 +266,7 @@ def _of_parent(child_ptr: Integers, values: Reals) -> Reals:
 
 @njit(cache=True)
 def end_too_soon(child_ptr, tilted):
-    """Mark the leaves whose tables end where their tilted factor is not yet far below its peak."""
+    """Mark the leaves whose tables end where their tilted factor is still large."""
     out = np.zeros(len(tilted.low), np.bool_)
     for v in range(len(tilted.low)):
         if child_ptr[v] == child_ptr[v + 1] and not tilted.pointwise[v]:
@@ -279,7 +279,7 @@ def end_too_soon(child_ptr, tilted):
 def too_short(
     child_ptr: Integers, solved: Solved, tolerance: float, evidence_above: Reals = NOTHING_ABOVE
 ) -> NDArray[np.bool_]:
-    """Mark the nodes whose tables end too soon for `tolerance`, or exclude those of their parts.
+    """Mark the nodes whose tables are too short for `tolerance`, or too short for their parts.
 
     Of `solved.dropped` it is the part that deeper tables would save: each node may leave out its share.
     """
@@ -319,7 +319,7 @@ def marginals(solved: Solved, roots: Sequence[Reals] = ()) -> Exact:
 
 
 def rounded_marginals(solved: Solved, roots: Sequence[Reals] = ()) -> tuple[Exact, float]:
-    """Return the marginals, and a bound on the mass that rounding on the way down has moved in any of them."""
+    """Return the marginals, and a bound on the mass that rounding has moved in any of them."""
     messages = solved.messages
     down, rounding = downward(*solved[:3], roots)
     return products(messages.masses, messages.offset, down, 0, len(solved.tilted.low)), rounding
@@ -328,7 +328,7 @@ def rounded_marginals(solved: Solved, roots: Sequence[Reals] = ()) -> tuple[Exac
 def joint_draws(
     solved: Solved, draws: int, rng: np.random.Generator, roots: Integers | None = None
 ) -> Integers:
-    """Return `(draws, n)` independent draws of all nodes: integers, additive, inside all bounds.
+    """Return independent draws `(draws, n)` of all nodes, in whole numbers that add up within all bounds.
 
     `roots` `(k, draws)` holds the counts of the roots, where they were drawn elsewhere.
     """
@@ -337,7 +337,7 @@ def joint_draws(
 
 
 def mode(solved: Solved, cut: float = 1e-6) -> Integers:
-    """Return one most probable vector of counts `(n,)`: maximum a posteriori, exactly additive.
+    """Return one most probable vector of counts `(n,)`, which adds up exactly.
 
     The search covers, at every node, the counts that hold all but `cut` of its marginal mass.
     """

@@ -1,4 +1,4 @@
-"""Bounds on the mass of a sum beyond windows that truncation may have left out, times its node's factor.
+"""Bounds on the mass that truncation leaves out beyond windows.
 
 With `S(t)` the mass that the parts of a node give to its count and `K(theta) = log sum_t S(t) exp(theta t)`,
 
@@ -53,7 +53,7 @@ TOUCHING_DEVIATIONS = 7.0
 
 @njit(cache=True, _nrt=False)
 def law_at(factors, v, count):
-    """Return the log of a node's tables at a count; beyond its end a log-concave one is extended linearly."""
+    """Return the log of a node's tables at a count, extended linearly beyond the end of a log-concave table."""
     value = 0.0
     for k in range(factors.ptr[v], factors.ptr[v + 1]):
         value += _table_at(factors, k, count)
@@ -86,7 +86,7 @@ def _largest(values, first, last):
 
 @njit(cache=True, _nrt=False)
 def edge(factors, v, at, side):
-    """Bound a node's tables beyond the count `at` by the line `base + slope |count - at|`, as far as `end`.
+    """Bound a node's tables beyond the count `at`, up to `end`, by the line `base + slope |count - at|`.
 
     A negative binomial of size r < 1 is not log-concave. To the right its ratio of neighbours, `(x + r) / (x + 1)`
     times a constant, rises at most by the factor `at / (at - 1 + r)`; to the left the excesses multiply to at most
@@ -160,7 +160,7 @@ def _run(alpha, total, begin, end, level, slope):
 
 @njit(cache=True, _nrt=False)
 def _run_of_kinds(factors, v, begin, end, level, slope):
-    """Bound the same for a leaf; the factor of its split is a sum of two terms if its parts are of two kinds."""
+    """Bound the same sum for a leaf whose factor has two terms if its parts are of two kinds."""
     mass = _run(factors.alpha[v], factors.total[v], begin, end, level, slope)
     if factors.odds[v] == -np.inf:
         return mass
@@ -176,7 +176,7 @@ def add_logs(a, b):
 
 @njit(cache=True, _nrt=False)
 def beyond(tilted, v, extra):
-    """Bound the log of the mass of a leaf's tilted, scaled factor beyond its tables, tilted by `extra` once more."""
+    """Bound the log of the mass of a leaf's tilted factor beyond its tables, tilted by `extra` in addition."""
     factors, low, high = tilted.factors, tilted.low[v], tilted.high[v]
     tilt, mass = tilted.slope[v] + extra, -np.inf
     base, slope, end = edge(factors, v, high, 1)
@@ -194,8 +194,7 @@ def beyond(tilted, v, extra):
 
 @njit(cache=True, _nrt=False)
 def highest_beyond(tilted, v, extra):
-    """Bound the log of the largest value of a leaf's tilted, scaled factor outside its window, tilted by `extra` once more;
-    the leaf has no tables."""
+    """Bound the log of a leaf's largest tilted factor outside its window; the leaf has no tables."""
     factors, tilt = tilted.factors, tilted.slope[v] + extra
     found = _highest_beyond(tilted, v, factors.alpha[v], factors.total[v], tilt)
     if factors.odds[v] > -np.inf:
@@ -212,7 +211,7 @@ def _highest_beyond(tilted, v, alpha, total, tilt):
 
 @njit(cache=True, _nrt=False)
 def _highest(alpha, total, begin, end, side, tilt):
-    """Bound the log of a split's factor times `exp(tilt t)` from `begin` to `end`: convex, or below its tangent."""
+    """Bound the log of a split's factor times `exp(tilt t)` from `begin` to `end`."""
     if side * (end - begin) < 0:
         return -np.inf
     first = log_ratio(begin, alpha, total) + tilt * begin
@@ -227,8 +226,7 @@ def _highest(alpha, total, begin, end, side, tilt):
 
 @njit(cache=True, _nrt=False)
 def cut_away(tilted, v, asked, masses, offset, low, high, out):
-    """Bound the logs of the sums of those `masses`, from `offset` on, that lie outside `low..high`, each times its node's
-    tilted, scaled factor there and `exp(asked count)`: every count like the largest."""
+    """Bound the logs of the sums of `masses` outside `low..high`, times the node's tilted factor and `exp(asked count)`."""
     factors, cut = tilted.factors, 0
     alpha, total, last = factors.alpha[v], factors.total[v], offset + len(masses) - 1
     for j in range(len(asked)):
@@ -256,7 +254,7 @@ def cut_away(tilted, v, asked, masses, offset, low, high, out):
 
 @njit(cache=True, _nrt=False)
 def outside(tilted, v, extra, heights, largest, low, high):
-    """Bound the log of what a sum lost below outside `low..high`, times its node's tilted, scaled factor and `exp(extra t)`.
+    """Bound the log of a sum's lost mass outside `low..high`, times its node's tilted factor and `exp(extra t)`.
 
     `heights` holds, for each probe theta of its parts, the log of a bound of `sum L(t) exp(theta t)`, where L is what was
     lost: at most `exp(height - theta t)` of it lies at t. And at most `exp(largest)` times the sum of all splits.
@@ -269,7 +267,7 @@ def outside(tilted, v, extra, heights, largest, low, high):
 
 @njit(cache=True, _nrt=False)
 def _one_side(tilted, v, extra, heights, largest, at, side):
-    """Bound it beyond `at` by lines: up to where the laws are largest or tables end, and others from there."""
+    """Bound the lost mass beyond `at` by lines."""
     factors, probes = tilted.factors, tilted.probes[v]
     tilt, above = tilted.slope[v] + extra, tilted.above[v] + extra
     table = tilted.high[v] if side > 0 else tilted.low[v]
@@ -295,7 +293,7 @@ def _one_side(tilted, v, extra, heights, largest, at, side):
 
 @njit(cache=True, _nrt=False)
 def _under_lines(factors, v, begin, end, level, slope, heights, probes):
-    """Bound the log of a sum from `begin` to `end`: of what lies under all lines `height - probe t`, times a split's factor.
+    """Bound the log of a sum from `begin` to `end` under all lines `height - probe t`, times a split's factor.
 
     From where one line is lowest it is followed up to where the first of the steeper ones crosses it.
     """
@@ -324,7 +322,7 @@ def _under_lines(factors, v, begin, end, level, slope, heights, probes):
 
 @njit(cache=True, _nrt=False)
 def _peak(factors, v, at, end):
-    """Return where a node's tables, log-concave and rising from `at` towards `end`, are largest, or `end`."""
+    """Return where a node's log-concave tables are largest between `at` and `end`."""
     side = 1 if end > at else -1
     inner, step = at, np.int64(1)
     while side * (end - inner) > step and law_at(factors, v, inner + side * step) > law_at(
@@ -351,7 +349,7 @@ def share_of(lost, whole):
 
 @njit(cache=True)
 def vanished(log, low, theta):
-    """Bound the log of the sum of `exp(log + theta count)`, counts from `low` on, where floating-point numbers end."""
+    """Bound the log of the sum of `exp(log + theta count)` over counts from `low` on that are too small for numbers."""
     most, many = -np.inf, 0
     for i in range(len(log)):
         if log[i] < MIN_LOG_MASS:
@@ -368,7 +366,7 @@ def everywhere(each, low, high, theta):
 
 @njit(cache=True)
 def landed(log, low, heights, probes):
-    """Bound the log of what a sum lost below, times its node's factor, at every count of a window.
+    """Bound the log of a sum's lost mass, times its node's factor, at every count of a window.
 
     Parameters
     ----------
@@ -402,7 +400,7 @@ def landed_growth(most, low, asked):
 
 @njit(cache=True)
 def largest_of(tilted, v, kept, top, most, heights, largest, low, high):
-    """Bound the log of a node's message as a multiple of its tilted split, as `Messages.largest` has it.
+    """Bound the log of a node's message relative to its tilted split, in the form of `Messages.largest`.
 
     Parameters
     ----------
@@ -428,7 +426,7 @@ def largest_of(tilted, v, kept, top, most, heights, largest, low, high):
 
 @njit(cache=True, _nrt=False)
 def _largest_beyond(tilted, v, heights, largest, at, side):
-    """Bound it beyond `at`: up to where tables end by what was lost or by `largest`, and from there by the latter."""
+    """Bound the same ratio beyond `at`, by the lost mass up to the end of tables and by `largest` from there on."""
     factors = tilted.factors
     base, slope, end = edge(factors, v, at, side)
     end = min(end, tilted.ceiling[v]) if side > 0 else max(end, tilted.floor[v])
@@ -455,7 +453,7 @@ def _largest_beyond(tilted, v, heights, largest, at, side):
 
 @njit(cache=True)
 def cut_off(masses, offset, begin, end, asked, growth, gone):
-    """Add which fraction of a message's growth at each tilt is outside its entries `begin:end` to what is `gone`; in logs."""
+    """Add to `gone` the share of a message's mass at each tilt that lies outside its entries `begin:end`, in logs."""
     for j in range(len(asked)):
         if begin > 0:
             left = log_growth(masses[:begin], offset, asked[j])
@@ -503,7 +501,7 @@ def log_largest(masses, offset, theta):
 
 @njit(cache=True)
 def rooms(child_ptr, factors, high, ceiling, mean, variance, known):
-    """Return, for each node, the tilt up to which its message's bounds stay finite, and where the far probe of its parts is.
+    """Return, for each node, the tilt up to which the bounds of its message are finite, and the far probe of its parts.
 
     Both are tilts of the whole, not on top of others. A leaf falls as its tables do where they end; a sum as its laws
     do where its window may end. Of the last leaves, which stand for subtrees, the tilt is `known`.

@@ -1,4 +1,4 @@
-"""Tilts that bring every message of a tree to where the posterior is.
+"""Tilts (exponential tilting) that centre every message of a tree on the posterior.
 
 Multiplying each leaf's factor by `exp(s_i x_i)` and each inner node's by `exp(-lambda_a x_a)`, with
 `s_i` the sum of `lambda_a` over the ancestors of `i`, changes nothing: a node is the sum of its
@@ -48,7 +48,7 @@ MAX_TILT_STEP = 4.0
 
 @njit(cache=True)
 def bounds(child_ptr, lower, upper):
-    """Return the windows that additivity leaves of `lower`, `upper`, in two sweeps.
+    """Return the windows that additivity leaves of `lower` and `upper`, in two passes.
 
     A window that comes out empty (low > high) shows that no counts fit.
     """
@@ -78,7 +78,7 @@ def _total(values, first, last):
 
 @njit(cache=True)
 def _tighten(low, high, v, first, last):
-    """Bound each child by its parent's bound less the other children's opposite bounds."""
+    """Bound each child by its parent's bound minus the other children's opposite bounds."""
     floor, ceiling, open_floor, open_ceiling = 0, 0, 0, 0
     wide = np.int64(1) << 60
     for c in range(first, last):
@@ -108,7 +108,7 @@ def factor_moments(factors, v, low, high, slope):
 
 @njit(cache=True)
 def has_factor(child_ptr, factors):
-    """Mark the inner nodes that carry a factor of their own."""
+    """Mark the inner nodes with a factor of their own."""
     wide = np.int64(1) << 60
     inner = child_ptr[1:] > child_ptr[:-1]
     measured = factors.ptr[1:] > factors.ptr[:-1]
@@ -118,7 +118,7 @@ def has_factor(child_ptr, factors):
 
 @njit(cache=True, _nrt=False)
 def steepest(factors, v, low, high, floor, ceiling):
-    """Return the least and the largest slope at which a node's tilted tables still fall beyond its window.
+    """Return the smallest and largest slope at which a node's tilted tables still decrease beyond its window.
 
     At nine tenths of the slope at the window's end, so that what is beyond stays small: the window of a count may end
     before its own tables do, where those of its parent or of its siblings end. The slope of a split's factor does not
@@ -137,7 +137,7 @@ def steepest(factors, v, low, high, floor, ceiling):
 
 @njit(cache=True)
 def certain(factors):
-    """Return bounds that are certain, with those of tables that are all there is."""
+    """Return bounds that hold with certainty, including those of complete tables."""
     low, high = factors.lower.copy(), factors.upper.copy()
     for v in range(len(low)):
         for k in range(factors.ptr[v], factors.ptr[v + 1]):
@@ -149,7 +149,7 @@ def certain(factors):
 
 
 class TiltState(NamedTuple):
-    """Tilts, and the moments of every node's message under them.
+    """Tilts, with the moments of every node's message under them.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class TiltState(NamedTuple):
 
 @njit(cache=True)
 def _leaves(first_node, end, child_ptr, factors, low, high, above, state):
-    """Update the moments of leaves to the tilts, except those whose tilt is unchanged."""
+    """Update the moments of the leaves whose tilt has changed."""
     for v in range(first_node, end):
         if child_ptr[v] == child_ptr[v + 1] and above[v] != state.slope[v]:
             state.slope[v] = above[v]
@@ -181,7 +181,7 @@ def _leaves(first_node, end, child_ptr, factors, low, high, above, state):
 
 @njit(cache=True, _nrt=False)
 def _log_at(factors, v, slope, count, mean, variance):
-    """Return the log of a node's tilted factor times a normal law of the sum of its parts."""
+    """Return the log of a node's tilted factor times a normal law for the sum of its parts."""
     log = max(law_at(factors, v, count), -1e9) + slope * count
     if factors.alpha[v] != factors.total[v]:
         log += log_ratio(count, factors.alpha[v], factors.total[v])
@@ -190,7 +190,7 @@ def _log_at(factors, v, slope, count, mean, variance):
 
 @njit(cache=True)
 def _middle(factors, v, slope, mean, variance, least, most):
-    """Return about the mean and variance of a node's tilted factor times a normal law of the sum of its parts.
+    """Return approximate mean and variance of a node's tilted factor times a normal law for the sum of its parts.
 
     The product has one peak. Two nats below it are two standard deviations of a normal law.
     """
@@ -230,7 +230,7 @@ def _rises(factors, v, slope, count, mean, variance):
 
 @njit(cache=True, _nrt=False)
 def _where_it_falls(factors, v, slope, peak, side, mean, variance, least, most, level):
-    """Return where, to one side of its peak, the log falls below a level, or its end."""
+    """Return the count, on one side of the peak, at which the log falls below a level, or the window's end."""
     inner, move = peak, np.int64(1)
     outer = peak
     while True:
@@ -282,7 +282,7 @@ def _update_inner(first_node, end, child_ptr, factors, informs, floor, ceiling, 
 
 @njit(cache=True)
 def _moved(child_ptr, informs, least, most, given, state, below, last_step):
-    """Return tilts at which the expected parts add up to each node's known sum, to first order, and the present differences.
+    """Return tilts at which the expected parts sum to each node's known sum, to first order, and the differences.
 
     Given a change of the tilt of its parts, a sum moves by its variance times that, and so does each part. A step that
     would undo the last one, `last_step` (n,), goes half as far at most.
@@ -320,7 +320,7 @@ def _moved(child_ptr, informs, least, most, given, state, below, last_step):
 
 @njit(cache=True)
 def inherit(child_ptr, tau, given):
-    """Return, for each node, the tilt of its parent; of the roots, the one that is given."""
+    """Return, for each node, the tilt of its parent; for roots, the given one."""
     parent_tau = np.zeros(len(tau))
     parent_tau[: len(given)] = given
     for v in range(len(tau)):
@@ -331,7 +331,7 @@ def inherit(child_ptr, tau, given):
 
 @njit(cache=True)
 def tilts(child_ptr, slope):
-    """Return the tilt below every inner node, given the slopes of all nodes' own factors."""
+    """Return the tilt below every inner node, given the slopes of all nodes' factors."""
     tau = np.zeros(len(slope))
     parent_tau = np.zeros(len(slope))
     for v in range(len(slope)):
@@ -344,7 +344,7 @@ def tilts(child_ptr, slope):
 
 @njit(cache=True)
 def limits(child_ptr, factors, low, high, floor, ceiling):
-    """Return `least`, `most` (n,): of a leaf, the tilt above it; of an inner node, its own slope."""
+    """Return limits `least`, `most` (n,) on the tilt above each leaf and on each inner node's slope."""
     least, most = np.empty(len(low)), np.empty(len(low))
     for v in range(len(low)):
         least[v], most[v] = steepest(factors, v, low[v], high[v], floor[v], ceiling[v])
@@ -353,7 +353,7 @@ def limits(child_ptr, factors, low, high, floor, ceiling):
 
 @njit(cache=True)
 def first_tilts(child_ptr, factors):
-    """Return the tilts at which the parts of each split are negative binomial with the mean that was measured.
+    """Return the tilts at which the parts of each split are negative binomial with the measured mean.
 
     Given its count X, the parts of a node with `total` A are like negative binomials of success X / (X + A). X is the
     middle of the node's first table, or the sum of its parts'; nodes without a split are not tilted. Of parts of two
@@ -380,7 +380,7 @@ def first_tilts(child_ptr, factors):
 
 
 def find_tilts(child_ptr, factors, windows, tau: Reals | None = None, given: Reals = NO_TILT) -> TiltState:
-    """Return tilts that centre sums of parts on the posterior, with the moments of all messages under them.
+    """Return tilts that centre sums of parts on the posterior, with the moments of all messages.
 
     Steps of the module's note, from `tau` or from `first_tilts`, until no sum is off by `TILT_TOLERANCE_SDS` standard deviations,
     or `STALLED_STEPS` came no nearer.
@@ -415,7 +415,7 @@ def find_tilts(child_ptr, factors, windows, tau: Reals | None = None, given: Rea
 def evaluate(
     child_ptr, factors, informs, windows, pieces: Integers, above: Reals, state: TiltState, below: Reals
 ) -> None:
-    """Update a state to its tilts, by runs of nodes from the last to the first."""
+    """Update the moments of a state to its tilts, from the last node to the first."""
     low, high, floor, ceiling = windows
     for first, end in reversed(list(pairwise(pieces))):
         _leaves(first, end, child_ptr, factors, low, high, above, state)
@@ -423,12 +423,12 @@ def evaluate(
 
 
 def at_rest(n: int, tau: Reals) -> TiltState:
-    """Return a state that is not evaluated, with these tilts."""
+    """Return a state with these tilts, without moments."""
     return TiltState(tau, np.full(n, np.nan), *np.zeros((3, n)))
 
 
 def pieces_of(child_ptr, factors, low: Integers, high: Integers) -> Integers:
-    """Return the edges of runs of nodes with no more than `ENTRIES_A_CALL` entries to evaluate, or a single node's."""
+    """Return the ends of runs of nodes with at most `ENTRIES_A_CALL` entries to evaluate."""
     entries = (high - low + 1).astype(float)
     free = (factors.ptr[1:] == factors.ptr[:-1]) & (factors.alpha == factors.total)
     entries[free] = np.minimum(entries[free], WIDEST_TABLE)  # a sum in closed form beyond

@@ -1,4 +1,4 @@
-"""Messages up a tree: masses of every node given all that is below it, and a bound on what was left out.
+"""Messages up a tree: the mass of every node's count given all measurements below, with a bound on what is left out.
 
 One file: what messages hold, and the one sweep that fills them.
 """
@@ -92,7 +92,7 @@ class Tilted(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """Masses of every node given all that is below it, with what was left out.
+    """Masses of every node's count given all measurements at and below it, with what was left out.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ def scaled_factor(tilted, v, low, size):
 
 @njit(cache=True)
 def _leaf(tilted, v, tolerance, messages):
-    """Store the message of a leaf: its own factor."""
+    """Store the message of a leaf, which is its own factor."""
     log = scaled_factor(tilted, v, tilted.low[v], tilted.high[v] - tilted.low[v] + 1)
     masses = np.exp(log)
     total = masses.sum()
@@ -179,7 +179,7 @@ def _impossible(v, offset, messages):
 
 @njit(cache=True)
 def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
-    """Store the message of the sum of `a` and `b`: times the node's own factor, if it has one.
+    """Store the message of the sum of `a` and `b`, times the node's own factor if it has one.
 
     `rounding` bounds the log of the mass of rounding errors at every count.
     """
@@ -245,7 +245,7 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
 
 @njit(cache=True)
 def _sweep_up(position, end, plan, tilted, tolerance, messages, direct):
-    """Process `plan.order[position:end]` until a pair is too wide to convolve term by term; return where, and if so."""
+    """Process `plan.order[position:end]` until a pair is too wide for direct convolution; return where, and if so."""
     for place in range(position, end):
         v = plan.order[place]
         a, b = plan.left[v], plan.right[v]
@@ -265,19 +265,19 @@ def _sweep_up(position, end, plan, tilted, tolerance, messages, direct):
 
 @njit(cache=True)
 def array_of(arrays, v):
-    """Return one array of a list; outside kernels numba recompiles `arrays[v]` in every process (half a second)."""
+    """Return one array of a list, because numba recompiles `arrays[v]` in every process otherwise."""
     return arrays[v]
 
 
 @njit(cache=True)
 def set_array(arrays, v, one):
-    """Set one array of a list; see `array_of`."""
+    """Replace one array of a list; see `array_of`."""
     arrays[v] = one
 
 
 @njit(cache=True)
 def count_products(plan, masses):
-    """Return how many products of masses the sums of all pairs take, term by term."""
+    """Return how many multiplications the direct convolutions of all pairs need."""
     count = 0.0
     for v in plan.order:
         if plan.right[v] >= 0:
@@ -306,7 +306,7 @@ def empty_messages(count):
 
 @njit(cache=True)
 def _copied(messages):
-    """Copy what may change: the list of masses, not the masses."""
+    """Copy what may change: the list of masses, but not the masses."""
     masses = List.empty_list(MASSES)
     for one in messages.masses:
         masses.append(one)
@@ -326,7 +326,7 @@ def _copied(messages):
 def upward(
     plan: PairPlan, tilted: Tilted, tolerance: Reals, direct: int = DIRECT, known: Messages | None = None
 ) -> Messages:
-    """Return the messages of all nodes; `tolerance` (nodes,) is the fraction each may leave out.
+    """Return the messages of all nodes; `tolerance` (nodes,) is the share of mass that each may leave out.
 
     Nodes that `plan.order` leaves out keep those that are `known`.
     """
@@ -359,7 +359,7 @@ def _convolve_fast(a: Reals, b: Reals) -> tuple[Reals, float]:
 
 @OVERFLOWING
 def rounding_error(a: Reals, b: Reals) -> float:
-    """Bound the error of each entry of a convolution by FFT (Higham 2002, section 24.1)."""
+    """Bound the error of each entry of a convolution by fast Fourier transform (Higham 2002, section 24.1)."""
     depth = np.log2(2.0 * (len(a) + len(b)))
     largest = float(a.max()), float(b.max())  # squares of weights above 1e154 would overflow
     norms = [top * float(np.linalg.norm(x / top)) if top > 0 else 0.0 for x, top in zip((a, b), largest)]

@@ -1,4 +1,4 @@
-"""Modes and draws of multinomial counts with noise on their totals.
+"""Multinomial modes and draws whose weights are noisy counts.
 
 Here: exact comparisons of products beyond 64 bits, for compiled kernels.
 

@@ -43,7 +43,7 @@ _TABLE = 2**16  # values below it are counted instead of listed; fits the cache
 
 @njit(cache=True)
 def apportioned_mode(weights, trials, weight_sum):
-    """Apportion distinct small values (each with its number of copies) and single large ones."""
+    """Return the multinomial mode for distinct small weights (with numbers of copies) and single large ones."""
     cells = weights.size
     counts = np.zeros(cells, np.int64)
     if trials == 0:
@@ -62,7 +62,7 @@ def apportioned_mode(weights, trials, weight_sum):
 
 @njit(cache=True)
 def _count_large(weights):
-    """Return the table's bound and the number of larger values: smaller values (at most as many as cells) go to a table."""
+    """Return the bound of the table of small weights, and the number of larger ones."""
     top = 0
     for i in range(weights.size):
         top = max(top, weights[i])
@@ -76,7 +76,7 @@ def _count_large(weights):
 
 @njit(cache=True)
 def _fill_items(weights, bound, values, copies):
-    """Fill items: item `v < bound` is the value `v`; items from `bound` on are the large cells in order."""
+    """Fill in the items: item `v < bound` is the weight `v`, and items from `bound` on are the large cells."""
     item = bound
     for value in range(bound):
         values[value] = value
@@ -90,7 +90,7 @@ def _fill_items(weights, bound, values, copies):
 
 @njit(cache=True)
 def _expand(weights, bound, seats, tied, left, lowest, counts):
-    """Give cells their item's seats, and the remaining seats to tied cells from one end."""
+    """Give cells the trials of their item, and the remaining trials to tied cells from one end."""
     cells = weights.size
     step, i = (1, 0) if lowest else (-1, cells - 1)
     item = bound if lowest else seats.size - 1
@@ -111,7 +111,7 @@ def _expand(weights, bound, seats, tied, left, lowest, counts):
 
 @njit(cache=True)
 def _apportion(values, copies, least, trials, cells, weight_sum, seats, ceiling, tied):
-    """Give each copy of item i `seats[i]`; return what is left for `tied` items, and from which end.
+    """Give each copy of item i `seats[i]` trials; return the number left for `tied` items, and from which end.
 
     `least` are lower bounds on seats whose sum does not exceed `trials`; `ceiling` is work space.
     """
@@ -142,7 +142,7 @@ def _apportion(values, copies, least, trials, cells, weight_sum, seats, ceiling,
 
 @njit(cache=True)
 def _price_is_one(values, copies, least, trials, weight_sum):
-    """Return True if the last trial is sold at the quotient N_i / N_i, which every cell has.
+    """Return True if the last trial goes to a cell at the quotient N_i / N_i, which every cell has.
 
     So it is when `m` is at most `sum N`, by less than the number of positive cells: the usual case.
     """
@@ -157,7 +157,7 @@ def _price_is_one(values, copies, least, trials, weight_sum):
 
 @njit(cache=True)
 def _all_tied(values, copies, trials, cells, weight_sum, seats, tied):
-    """Give every positive cell one less than its weight, and some of them the last trial."""
+    """Give every positive cell one less than its weight, and the last trial to some of them."""
     left = trials
     for i in range(values.size):
         tied[i] = values[i] > 0
@@ -168,7 +168,7 @@ def _all_tied(values, copies, trials, cells, weight_sum, seats, tied):
 
 @njit(cache=True)
 def _bracket(values, copies, least, trials, cells, weight_sum):
-    """Return multipliers (low, high): `low` places at most `trials`, `high` at least, few quotients between.
+    """Return multipliers of which `low` gives at most and `high` at least the number of trials.
 
     `floor(f N)` sums to between `f T - S` and `f T`, hence the first bracket. The sums use doubles,
     right for a multiplier within 1e-15 of the one asked for.
@@ -195,7 +195,7 @@ def _bracket(values, copies, least, trials, cells, weight_sum):
 
 @njit(cache=True)
 def _placed(values, copies, least, multiplier):
-    """Return the trials placed when every quotient of at least 1 / multiplier is served."""
+    """Return the number of trials given out when every quotient of at least 1 / multiplier gets one."""
     placed = 0
     for i in range(values.size):
         placed += copies[i] * max(least[i], np.int64(multiplier * values[i]))
@@ -204,7 +204,7 @@ def _placed(values, copies, least, multiplier):
 
 @njit(cache=True)
 def _binary(multiplier):
-    """Write a nonnegative double as mantissa / 2^shift with integers (shift in 0..127)."""
+    """Write a nonnegative double as mantissa / 2^shift with integers (shift from 0 to 127)."""
     fraction, exponent = math.frexp(multiplier)
     digits = max(53, exponent)
     if digits - exponent > 127:
@@ -225,7 +225,7 @@ def _list_quotients(copies, seats, ceiling, item, rank):
 
 @njit(cache=True)
 def _select(values, copies, item, rank, left):
-    """Order quotients around the one whose copies reach `left`, counted from the largest.
+    """Order quotients around the one at which the number of copies reaches `left`, counted from the largest.
 
     Returns (first, last, left): `[:first]` are larger, `[first:last]` equal, and `left` seats
     remain for the equal ones. Three-way partition (Dijkstra), so that ties cost one pass.
@@ -271,7 +271,7 @@ def _swap(item, rank, a, b):
 
 @njit(cache=True)
 def mode_tree(child_ptr, weights, least, fixed, uniform, order, counts):
-    """Compute modes in level order: a parent's count is settled before its children's."""
+    """Compute modes in level order, each parent before its children."""
     room = _work_space(child_ptr)
     for v in range(weights.size):
         first, last = child_ptr[v], child_ptr[v + 1]
@@ -295,7 +295,7 @@ def _work_space(starts):
 
 @njit(cache=True)
 def _split(first, last, trials, weights, least, fixed, uniform, order, counts, room):
-    """Split `trials` among the cells first..last: fixed ones keep their count, others share; see `_work_space`."""
+    """Divide `trials` among the cells first..last, of which fixed ones keep their count."""
     integers, copies, tied = room
     cell, value, floor, seats, heap = integers
     cells, free, weight_sum = 0, trials, 0
@@ -333,7 +333,7 @@ def _split(first, last, trials, weights, least, fixed, uniform, order, counts, r
 
 @njit(cache=True)
 def propagate_exact(child_ptr, known, least, fixed):
-    """Sum exact descendants upwards; return a node whose exact count contradicts them, or -1."""
+    """Sum exact counts upwards; return a node whose exact count contradicts the sum, or -1."""
     for v in range(known.size - 1, -1, -1):
         first, last = child_ptr[v], child_ptr[v + 1]
         below = least[first:last].sum()

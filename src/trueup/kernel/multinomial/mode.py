@@ -1,4 +1,4 @@
-"""Modes of multinomial distributions and draws from them: one vector, many groups, a whole tree from the top.
+"""Modes of multinomial distributions and draws from them: for one vector, many groups, or a whole tree.
 
 The rule of the mode and its derivation are in `trueup.kernel.multinomial.apportion`. A multinomial draw is a chain of binomials:
 cell `i` takes `Binomial(left, N_i / (N_i + ... + N_S))`.
@@ -30,7 +30,7 @@ LARGEST_COUNT = 2**62
 
 
 def multinomial_mode(weights: ArrayLike, trials: int, *, empty: Empty = "error") -> Integers:
-    """Return the mode of Multinomial(trials, weights / sum(weights)) that Finucan's algorithm returns.
+    """Return the mode of Multinomial(trials, weights / sum(weights)) by Finucan's algorithm.
 
     Parameters
     ----------
@@ -161,21 +161,21 @@ def _sum(weights: Integers) -> int:
 
 
 def is_uniform(empty: Empty) -> bool:
-    """Return True for the policy of equal weights for groups without any weight."""
+    """Return True if groups without any weight are to be split evenly."""
     if empty not in ("error", "uniform"):
         raise SpecError(f"empty = {empty!r}", needed="'error' or 'uniform'")
     return empty == "uniform"
 
 
 def _weights_when_empty(weights: Integers, empty: Empty) -> Integers:
-    """Return equal weights if the policy says so; else refuse."""
+    """Return equal weights if the policy allows it; otherwise raise an error."""
     if not weights.size or not is_uniform(empty):
         refuse_groups(EMPTY, "the group")
     return np.ones_like(weights)
 
 
 def refuse_contradictory_totals(node: int, label: Callable[[int], str]) -> None:
-    """Raise if a node (not -1) has an exact count that its descendants contradict."""
+    """Raise an error if a node's exact count contradicts those below it."""
     if node >= 0:
         refuse_groups(INFEASIBLE, label(node))
 
@@ -262,7 +262,7 @@ def multinomial_draw_tree(
 
 @njit(cache=True)
 def _draw_tree(child_ptr, weights, least, fixed, uniform, rng, counts):
-    """Draw in level order: a parent's count is settled before its children's."""
+    """Draw in level order, each parent before its children."""
     for v in range(weights.size):
         first, last = child_ptr[v], child_ptr[v + 1]
         if first < last:
@@ -274,7 +274,7 @@ def _draw_tree(child_ptr, weights, least, fixed, uniform, rng, counts):
 
 @njit(cache=True)
 def _draw_split(first, last, trials, weights, least, fixed, uniform, rng, counts):
-    """Draw the split of `trials` among the children that are not fixed."""
+    """Draw the split of `trials` among the children without fixed counts."""
     left, weight, free = trials, 0, 0
     for i in range(first, last):
         if fixed[i]:

@@ -69,7 +69,7 @@ class Tables(NamedTuple):
 
 
 class Total(NamedTuple):
-    """The published total's likelihood of the true one.
+    """The likelihood of the true total given the released one.
 
     `log[i]` is the log likelihood (plus log prior) at `low, low + 1, ...`: row 0 where n = m, rows
     1 and 2 where n is at least, at most m. `radius` is K, or -1 where the total ignores n*.
@@ -86,7 +86,7 @@ class Total(NamedTuple):
 
 
 def released_tilts(spread: float, slowest: float) -> Reals:
-    """Return tilts for a total of standard deviation `spread` and laws that fall at least at `slowest`."""
+    """Return the tilts to tabulate, for a total of standard deviation `spread` and given tails of the laws."""
     largest = min(0.5 * slowest, 8.0 / spread)
     return np.linspace(-largest, largest, 2 * _TILTS + 1)
 
@@ -141,7 +141,7 @@ def tabulate(
 
 
 def _tilted_tail(pmf: Reals, tilt: float) -> Reals:
-    """Sum over n <= 0 of `e^{tilt n} p(N - n)`, for N = 0..w."""
+    """Return the sum over n <= 0 of `e^{tilt n} p(N - n)`, for N = 0..w."""
     out, running = np.empty_like(pmf), 0.0
     for count in range(pmf.size - 1, -1, -1):
         running = pmf[count] + np.exp(-tilt) * running
@@ -151,7 +151,7 @@ def _tilted_tail(pmf: Reals, tilt: float) -> Reals:
 
 @njit(cache=True)
 def _sums(tilt, near, zero, small, prior, size):
-    """Sum tilted masses (times the prior) over N >= 0 for noisy counts 0..size - 1."""
+    """Sum tilted masses times the prior over true counts N >= 0, for noisy counts 0..size - 1."""
     tilts, kinds, width = zero.shape
     width -= 1
     out = np.zeros((tilts, kinds, size))
@@ -179,7 +179,7 @@ def prior_mass(prior, kind, count):
 
 @njit(cache=True)
 def mass_between(tables, t, kind, low, high):
-    """Sum over noisy counts low..high of tilted masses, relative to `e^{tilt low}`."""
+    """Return the sum of tilted masses over noisy counts low..high, relative to `e^{tilt low}`."""
     mass, step, factor = 0.0, tables.step[t], 1.0
     for a in range(low, high + 1):
         mass += noisy_mass(tables, t, kind, a) * factor
@@ -217,7 +217,7 @@ def log_total(total, true_sum, noisy_sum, m):
 
 @njit(cache=True)
 def _log_joint(total, i, j):
-    """Return the log likelihood of both sums; none beyond the table."""
+    """Return the log likelihood of both sums; minus infinity beyond the table."""
     rows, columns = total.joint.shape
     i = 0 if rows == 1 else i
     return total.joint[i, j] if 0 <= i < rows and 0 <= j < columns else -np.inf
@@ -226,7 +226,7 @@ def _log_joint(total, i, j):
 def tabulate_redrawn(
     pmfs: list[Reals], kind: Integers, tilt: Reals, prior: Reals | None, largest: int, lean: Reals
 ) -> Tables:
-    """Tabulate tilted masses of parts whose noisy counts stay variables.
+    """Tabulate tilted masses of parts whose noisy counts remain variables.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def tabulate_redrawn(
 def redrawn_total(
     log: Reals, low: int, low_sum: int, m: int, tilt: Reals, lean: float, on_noisy: bool
 ) -> Total:
-    """Return the likelihood of both sums given a total drawn given n*.
+    """Return the likelihood of the true and the noisy sum, for a total that was drawn given n*.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def redrawn_total(
 
 @njit(cache=True)
 def _middle(noise, prior, size, lean):
-    """Sum over true counts N >= 0 of `p(n - N) e^{lean (N - n)}` times the prior, n = -w, ..., size - 1 - w."""
+    """Return the sum over true counts N >= 0 of `p(n - N) e^{lean (N - n)}` times the prior, n = -w, ..., size - 1 - w."""
     kinds, width = noise.shape[0], noise.shape[1] // 2
     out = np.zeros((kinds, size))
     for g in range(kinds):
@@ -287,7 +287,7 @@ def _middle(noise, prior, size, lean):
 
 @njit(cache=True)
 def _noisy_sums(noise, middle, tilt, size):
-    """Sum over noisy counts of tilted masses for weights 0..size - 1, relative to `e^{tilt a}`."""
+    """Return the sum over noisy counts of tilted masses for weights 0..size - 1, relative to `e^{tilt a}`."""
     kinds, width = noise.shape[0], noise.shape[1] // 2
     out = np.zeros((tilt.size, kinds, size))
     last = middle.shape[2] - 1

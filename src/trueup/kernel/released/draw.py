@@ -1,4 +1,4 @@
-"""Posterior draws of true counts when a multinomial draw from noisy ones was released.
+"""Posterior draws of true counts given a multinomial draw from noisy counts.
 
 The release is k ~ Multinomial(m, a / sum a) with a_s = max(n_s, 0) (Wang 2020, Algorithm 2) or
 with a_s drawn from the posterior of the count given n_s (Algorithm 1); the tables hold either law. So
@@ -46,7 +46,7 @@ def gibbs(
     rng: np.random.Generator,
     uniform: bool = False,
 ) -> Integers:
-    """Return chains of true counts, (chains, draws, n), from dispersed starts.
+    """Return Markov chains of true counts (chains, draws, n) from dispersed starts.
 
     `uniform` tells whether noisy counts that are all zero were split evenly (else nothing was released).
     """
@@ -62,7 +62,7 @@ def gibbs(
 
 
 def least_bound(k: Integers, tables: Tables, total: Total) -> float:
-    """Return the log bound on the mass at a typical u, minimised over the tilt; a smaller bound accepts more."""
+    """Return the smallest log bound on the mass at a typical u, over all tilts."""
     u = k.sum() / np.maximum(k, 1).sum()
     t = _least_tilt(k, tables, total.ceiling, u, tables.tilt.size // 2)
     return float(_log_bound(k, tables, u, t) + total.ceiling[t])
@@ -104,7 +104,7 @@ def _gibbs(k, tables, total, scale, burn, uniform, rng, out):
 
 @njit(cache=True)
 def draw_window(k, rate):
-    """Return the window holding all but about 1e-17 of the mass of `a^k e^{-rate a}`."""
+    """Return the window that holds all but about 1e-17 of the mass of `a^k e^{-rate a}`."""
     centre, spread = k / rate, np.sqrt(k) / rate
     low = max(int(centre - 9 * spread - 2), 1 if k > 0 else 0)
     return low, int(centre + 9 * spread + 45 / rate) + 1
@@ -120,7 +120,7 @@ def _log_weight(k, a, u, tilt):
 
 @njit(cache=True)
 def _least_tilt(k, tables, ceiling, u, t):
-    """Move the tilt to the least bound on the mass given u."""
+    """Find the tilt with the smallest bound on the mass given u."""
     while tables.tilt[t] > 0.7 * u:
         t -= 1
     best = _log_bound(k, tables, u, t) + ceiling[t]
@@ -148,7 +148,7 @@ def _log_bound(k, tables, u, t):
 
 @njit(cache=True)
 def _even_share(k, tables, u, t, rate):
-    """Return the probability, under the tilt, of the event that all noisy counts are zero, given u."""
+    """Return the tilted probability that all noisy counts are zero, given u."""
     m = k.sum()
     log = m * math.log(rate / k.size) - rate * u - tables.tilt[t] * m
     for r in range(k.size):
@@ -161,7 +161,7 @@ def _even_share(k, tables, u, t, rate):
 
 @njit(cache=True)
 def _windows(k, tables, t, u):
-    """Return cumulative masses of each part's noisy counts given u, end to end."""
+    """Return cumulative masses of each part's noisy counts given u, in one array."""
     tilt = tables.tilt[t]
     starts = np.zeros(k.size + 1, np.int64)
     for r in range(k.size):
@@ -188,7 +188,7 @@ def _draw_noisy(k, tables, t, u, starts, running, rng, noisy):
 
 @njit(cache=True)
 def draw_true(tables, t, noisy, rng, true, with_noisy):
-    """Draw true counts given noisy ones; return the sums of true and (if asked for) noisy counts."""
+    """Draw true counts given noisy ones; return the sums of true and (if requested) noisy counts."""
     true_sum = noisy_sum = 0
     for r in range(noisy.size):
         kind, n = tables.kind[r], noisy[r]
@@ -206,7 +206,7 @@ def draw_true(tables, t, noisy, rng, true, with_noisy):
 
 @njit(cache=True)
 def _draw_part(tables, t, kind, a, rng):
-    """Draw a true count given a noisy one, from its centre outwards."""
+    """Draw a true count given a noisy one."""
     width = tables.zero.shape[2] - 1
     left = rng.random() * noisy_mass(tables, t, kind, a)
     best = 0
@@ -246,7 +246,7 @@ def _draw_part(tables, t, kind, a, rng):
 
 @njit(cache=True)
 def _draw_below_zero(tables, t, kind, true, rng):
-    """Draw minus the noisy count, given that it is zero or less, with the tilt on it."""
+    """Draw minus the noisy count, given that the noisy count is zero or less, under the tilt."""
     width = tables.zero.shape[2] - 1
     left, step, factor = rng.random() * tables.zero[t, kind, true], np.exp(-tables.tilt[t]), 1.0
     for below in range(width - true + 1):
@@ -259,7 +259,7 @@ def _draw_below_zero(tables, t, kind, true, rng):
 
 @njit(cache=True)
 def _draw_between(tables, t, kind, a, rng):
-    """Draw the noisy count from whose posterior `a` was drawn."""
+    """Draw the noisy count given its posterior draw `a`."""
     width, last = tables.noise.shape[1] // 2, tables.middle.shape[2] - 1
     left, best = rng.random() * noisy_mass(tables, t, kind, a), 0
     for j in range(-width, width + 1):
@@ -274,7 +274,7 @@ def _draw_between(tables, t, kind, a, rng):
 
 @njit(cache=True)
 def _draw_behind(tables, t, kind, n, rng):
-    """Draw the true count behind a noisy one under the tilt `lean`."""
+    """Draw the true count given a noisy one under the tilt `lean`."""
     width = tables.noise.shape[1] // 2
     share = np.empty(2 * width + 1)
     for j in range(-width, width + 1):

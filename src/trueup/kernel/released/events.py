@@ -1,4 +1,4 @@
-"""Enter events of a released multinomial mode, with bounds on their posterior mass.
+"""Events that lead to a released multinomial mode, named by the last part to enter, with bounds on their mass.
 
 The derivation is in `trueup.kernel.released.exact`.
 """
@@ -24,7 +24,7 @@ _DROP = 40.0  # events this far (log mass) below the largest are left out, and c
 
 
 class Events(NamedTuple):
-    """Enter events: part, its noisy count, order of ties (2: drawn), tilt index, log mass bound."""
+    """Events: the last part to enter, its noisy count, order of ties (2: random), tilt index, bound on the log mass."""
 
     part: Integers
     count: Integers
@@ -42,7 +42,7 @@ def log_choose(n, r):
 
 @njit(cache=True, inline="always")
 def interval(k, part, count, order, r):
-    """Return the noisy counts of part r in the event: `k_r <= c a <= k_r + 1` with c = k[part] / count."""
+    """Return the noisy counts of part r in an event: `k_r <= c a <= k_r + 1` with c = k[part] / count."""
     p = k[part]
     if r == part:
         return count, count
@@ -59,14 +59,14 @@ def interval(k, part, count, order, r):
 
 @njit(cache=True)
 def log_sum(tables, t, kind, k, low, high):
-    """Return the log of the sum over noisy counts low..high of tilted masses, relative to `e^{tilt k}`."""
+    """Return the log of the sum of tilted masses over noisy counts low..high, relative to `e^{tilt k}`."""
     mass = mass_between(tables, t, kind, low, high)
     return np.log(mass) + tables.tilt[t] * (low - k) if mass > 0 else -np.inf
 
 
 @njit(cache=True)
 def entering(k, least, most):
-    """Return the weights first..last at which each part may be the last to enter, if all are least..most."""
+    """Return the weights first..last at which each part may be the last to enter, if all weights are least..most."""
     lowest, highest = 0.0, np.inf
     for r in range(k.size):
         lowest = max(lowest, k[r] / max(most[r], 1))
@@ -82,7 +82,7 @@ def entering(k, least, most):
 
 @njit(cache=True)
 def enter_events(k, least, most):
-    """Return the enter events in which all weights are least..most: first and last weight of every part, and who enters.
+    """Return the events with all weights in least..most: first and last weight of each part, and who enters last.
 
     Events are `(events, parts)`, in either order of ties in turn; count and weight of the part that enters are `(events, 2)`.
     """
@@ -102,7 +102,7 @@ def enter_events(k, least, most):
 
 @njit(cache=True)
 def _log_event(k, tables, part, count, order, t):
-    """Return the log of B: the tilted mass of an event."""
+    """Return the log of B, the tilted mass of an event."""
     out = 0.0
     for r in range(k.size):
         low, high = interval(k, part, count, order, r)
@@ -116,7 +116,7 @@ def _log_event(k, tables, part, count, order, t):
 
 @njit(cache=True)
 def _log_relaxed(k, tables, c, t):
-    """Return an upper bound on the log mass of events at multiplier c: intervals one wider at either end."""
+    """Return an upper bound on the log mass of events at multiplier c, from slightly wider intervals."""
     out = 0.0
     for r in range(k.size):
         out += log_sum(tables, t, tables.kind[r], k[r], int(k[r] / c), int((k[r] + 1) / c) + 1)
@@ -125,7 +125,7 @@ def _log_relaxed(k, tables, c, t):
 
 @njit(cache=True)
 def _least_tilt(k, tables, ceiling, part, count, order, t):
-    """Move the tilt, from t, to the least bound (the bound is convex in the tilt)."""
+    """Find the tilt with the smallest bound, which is convex in the tilt, starting from t."""
     best = _log_event(k, tables, part, count, order, t) + ceiling[t]
     if best == -np.inf:
         return t, best
@@ -140,7 +140,7 @@ def _least_tilt(k, tables, ceiling, part, count, order, t):
 
 @njit(cache=True)
 def _weigh(k, tables, ceiling, part, count, order):
-    """Return bounds of all events, in the order of their multipliers."""
+    """Return bounds on the mass of all events, in the order of their multipliers."""
     tilt, log_mass = np.empty(part.size, np.int64), np.empty(part.size)
     t = tables.tilt.size // 2
     for e in range(part.size):
@@ -152,7 +152,7 @@ def _weigh(k, tables, ceiling, part, count, order):
 
 @njit(cache=True)
 def _scan(k, tables, ceiling, multipliers):
-    """Return relaxed bounds, minimised over the tilt, on a grid of multipliers."""
+    """Return approximate bounds, minimised over the tilt, on a grid of multipliers."""
     out = np.empty(multipliers.size)
     t = tables.tilt.size // 2
     for i in range(multipliers.size):
@@ -168,7 +168,7 @@ def _scan(k, tables, ceiling, multipliers):
 
 @njit(cache=True)
 def _ties_possible(k, part, count):
-    """Return a mask of events that can tie with another part's leaving (only these matter in order 1)."""
+    """Return a mask of events in which the entering part can tie with a leaving one."""
     out = np.zeros(part.size, np.bool_)
     for e in range(part.size):
         p = k[part[e]]
@@ -182,7 +182,7 @@ def _ties_possible(k, part, count):
 def find_events(
     k: Integers, tables: Tables, total: Total, reach: float, uniform: bool, shuffled: bool = False
 ) -> Events:
-    """List the events that carry the posterior, with their bounds.
+    """List the events that have most of the posterior mass, with their bounds.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def _impossible() -> InfeasibleError:
 
 
 def _left_out(log_mass: Reals, cut: tuple[bool, bool], top: float) -> float:
-    """Estimate the share of the events that were cut off beyond the ends, from the events nearest to the ends.
+    """Estimate the share of the events beyond both ends from the events nearest to the ends.
 
     Bounds fall off at either end at least as fast as they do over the last twentieth.
     """
@@ -254,7 +254,7 @@ def _left_out(log_mass: Reals, cut: tuple[bool, bool], top: float) -> float:
 def _near_events(
     k: Integers, tables: Tables, ceiling: Reals, reach: float
 ) -> tuple[Integers, Integers, tuple[bool, bool]]:
-    """Return enter events (part, noisy count) by multiplier, where they matter, and which ends were cut off."""
+    """Return events (part, noisy count) in the order of multipliers near the mode, and which ends were cut off."""
     m, cells = float(k.sum()), k.size
     highest = float((k[k > 0] + 1).min())
     low, high = m / (m + cells + reach), min((m + cells) / max(m - reach, 1.0), highest)
@@ -274,7 +274,7 @@ def _near_events(
 
 
 def _core(k: Integers, tables: Tables, ceiling: Reals, part: Integers, count: Integers, order: int) -> slice:
-    """Narrow the events, in the order of their multipliers, by the bounds of a few hundred of them."""
+    """Narrow the range of events, by the bounds on a few hundred of them."""
     some = np.unique(np.linspace(0, part.size - 1, 400).astype(np.int64))
     _, bound = _weigh(k, tables, ceiling, part[some], count[some], np.full_like(some, order))
     near = np.flatnonzero(bound > bound.max() - _DROP)
@@ -284,7 +284,7 @@ def _core(k: Integers, tables: Tables, ceiling: Reals, part: Integers, count: In
 
 
 def _all_zero(k: Integers, tables: Tables, ceiling: Reals) -> tuple[int, float]:
-    """Return the tilt's index and value of the least bound on the log mass of all noisy counts being zero or less."""
+    """Return index and value of the smallest bound, over tilts, on the log mass of no positive noisy count."""
     bounds = [
         np.log(tables.total[t, tables.kind, 0]).sum() - tables.tilt[t] * k.sum() + ceiling[t]
         for t in range(tables.tilt.size)

@@ -1,4 +1,4 @@
-"""Exact posterior draws of true counts when only a multinomial mode of noisy ones was released.
+"""Exact posterior draws of true counts given a multinomial mode of noisy counts.
 
 Parts have true counts N_s and noisy counts n_s = N_s + noise; a_s = max(n_s, 0); `k` is the mode of
 Multinomial(m, a / sum a) and the only thing published (Wang & Reiter 2021, section 4).
@@ -63,7 +63,7 @@ _BLOCK = 2**12
 def draw_near_mode(
     k: Integers, tables: Tables, total: Total, events: Events, draws: int, rng: np.random.Generator
 ) -> tuple[Integers, float]:
-    """Draw true counts (draws, n), independently; also return the share of proposals accepted."""
+    """Draw independent true counts (draws, n); also return the share of proposals accepted."""
     running = np.cumsum(np.exp(events.log_mass - events.log_mass.max()))
     out = np.empty((draws, k.size), np.int64)
     done = tries = 0
@@ -80,7 +80,7 @@ def draw_near_mode(
 
 @njit(cache=True)
 def _draw(k, tables, total, events, running, rng, out, done, tries):
-    """Try `tries` proposals; return how many draws are done, and how many were tried."""
+    """Make `tries` proposals; return how many were accepted, and how many were made."""
     part, count, order, tilt = events
     noisy = np.empty(k.size, np.int64)
     m = k.sum()
@@ -136,7 +136,7 @@ def _draw_between(tables, t, kind, low, high, rng):
 
 @njit(cache=True)
 def share_of_order(noisy, k, order):
-    """Return the probability that the release is k for these noisy counts, if this is the order to keep them in; else 0."""
+    """Return the probability of releasing k given these noisy counts, if this is the order that counts; else 0."""
     enter, leave = -1, -1
     total = trials = 0
     for r in range(k.size):
@@ -156,7 +156,7 @@ def share_of_order(noisy, k, order):
 
 @njit(cache=True)
 def _share_of_ties(noisy, k, enter):
-    """Return the probability that a tie is drawn so that exactly the parts that have entered enter."""
+    """Return the probability that ties are resolved so that exactly the entered parts enter."""
     inside = tied = 0
     for r in range(k.size):
         entered = k[r] > 0 and products_equal(k[r], noisy[enter], k[enter], noisy[r])
@@ -183,7 +183,7 @@ def mode_table(first: Integers, second: Integers, k: Integers) -> NDArray[np.boo
 
 
 def draw_table(first: Integers, second: Integers, k: Integers) -> Reals:
-    """Return the binomial mass of `k` for weights `first[i]`, `second[j]`, (i, j)."""
+    """Return the binomial mass (i, j) of `k` for weights `first[i]`, `second[j]`."""
     a, b = first[:, None].astype(float), second[None, :].astype(float)
     total = np.maximum(a + b, 1.0)
     log = gammaln(k.sum() + 1) - gammaln(k + 1).sum() + xlogy(k[0], a / total) + xlogy(k[1], b / total)
@@ -237,12 +237,12 @@ def posterior_two(
 
 
 def _between(given: tuple[Reals, Reals], released: Reals) -> Reals:
-    """Sum the released table over both noisy counts."""
+    """Sum the table of releases over both noisy counts."""
     return small_product(small_product(given[0], released), np.ascontiguousarray(given[1].T))
 
 
 def small_product(a: Reals, b: Reals) -> Reals:
-    """Multiply matrices, small ones a few rows at a time.
+    """Multiply small matrices, a few rows at a time.
 
     BLAS wakes its threads for more than about 2^18 multiplications; where cores are busy, waiting
     for them takes a hundred times as long as a small product.
@@ -260,7 +260,7 @@ def given_true(true: Integers, noisy: Integers, pmf: Reals) -> Reals:
 
 
 def _likelihood_rows(excess: Integers, radius: int) -> Integers:
-    """Return the row of the likelihood for each n* - m; -1 if m cannot have been released."""
+    """Return the row of the likelihood for each n* - m, or -1 if m cannot have been released."""
     inside = np.where(np.abs(excess) > radius, -1, 0)
     if radius == 0:
         return np.where(excess == 0, 3, -1)
@@ -268,7 +268,7 @@ def _likelihood_rows(excess: Integers, radius: int) -> Integers:
 
 
 def log_product(a: Reals, b: Reals) -> Reals:
-    """Return `log(exp(a) @ exp(b))`, every entry scaled by its own largest term.
+    """Return `log(exp(a) @ exp(b))`, computed with scaling by the largest terms.
 
     Parameters
     ----------

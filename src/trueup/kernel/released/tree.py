@@ -1,4 +1,4 @@
-"""Noisy counts behind a multinomial release on a tree given true ones, and true ones given noisy ones.
+"""Draws of noisy counts given true ones, and of true counts given noisy ones, for multinomial releases on a tree.
 
 Each node v has a true count N_v and a noisy one, of which the release saw a_v = max(n_v, 0) (or a draw
 from the posterior given n_v). The root was released as a_root; each other count k_v as its share of
@@ -38,7 +38,7 @@ _TRIES = 10**6
 
 
 class Weights(NamedTuple):
-    """Law of a weight given the true count, for each kind of node.
+    """The law of a weight given the true count, for each kind of node.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Weights(NamedTuple):
 
 
 class ReleasedSplits(NamedTuple):
-    """The informative splits: those of a positive released count.
+    """The splits of positive released counts, which are informative.
 
     Attributes
     ----------
@@ -82,13 +82,13 @@ def mass(weights, kind, a, n):
 
 @njit(cache=True)
 def _log_weight(k, a, u):
-    """Return the log of `a^k e^{-u a}`, relative to a = k."""
+    """Return the log of `a^k e^{-u a}`, relative to its value at a = k."""
     return -u * a if k == 0 else k * math.log(a / k) - u * (a - k)
 
 
 @njit(cache=True)
 def factors_of(weights, k, nodes, low, high, rate):
-    """Return log factors of nodes given windows of their weights: base, start and log values, end to end.
+    """Return log factors of nodes on given windows of weights: base, start and log values, in one array.
 
     A weight in a window of one is known; in a longer one it is worth `a^k e^{-rate a}`.
     """
@@ -123,14 +123,14 @@ def _add_masses(weights, kind, a, worth, base, masses):
 
 @njit(cache=True)
 def windows_of(k, nodes, rate, low, high):
-    """Set windows of the weights of nodes given u, all but about 1e-17 of their mass."""
+    """Write windows of the weights of nodes given u, which hold all but about 1e-17 of their mass."""
     for v in nodes:
         low[v], high[v] = draw_window(k[v], rate[v])
 
 
 @njit(cache=True)
 def draw_weights(weights, splits, release, k, true, noisy, rate, low, high, rng):
-    """Draw what the true counts leave open: weights of every split (mode), or its u (draw).
+    """Draw the weights of every split (for a mode), or its u (for a draw), given true counts.
 
     Behind a mode `low = high` hold the weights; behind a draw `rate` holds u at the members of each split, and
     `low = high = 0` where all its weights were zero. `noisy` takes the weights either way. False if none lead
@@ -152,7 +152,7 @@ def draw_weights(weights, splits, release, k, true, noisy, rate, low, high, rng)
 
 @njit(cache=True)
 def _draw_rate(weights, nodes, even, k, true, noisy, rate, low, high, rng):
-    """Draw a given N and u, or that all are zero, then u given a."""
+    """Draw a given N and u (or that all are zero), then u given a."""
     trials, least, sum_a, log_odds = 0, 0, 0, 0.0
     for v in nodes:
         trials += k[v]
@@ -187,7 +187,7 @@ def _draw_rate(weights, nodes, even, k, true, noisy, rate, low, high, rng):
 
 @njit(cache=True)
 def _draw_mode(weights, nodes, even, release, k, true, noisy, rng):
-    """Draw weights whose mode is k, given the true counts; return False if there are none."""
+    """Draw weights with mode k, given the true counts; return False if there are none."""
     counts, given, kind = k[nodes], true[nodes], weights.kind[nodes]
     part, count, order, log_mass = _events(weights, kind, counts, given, release)
     log_even = -np.inf
@@ -217,7 +217,7 @@ def _draw_mode(weights, nodes, even, release, k, true, noisy, rng):
 
 @njit(cache=True)
 def _events(weights, kind, k, true, release):
-    """List the enter events that the true counts allow: part, its weight, order of ties, log mass."""
+    """List the events that are possible given the true counts: part, its weight, order of ties, log mass."""
     width = weights.far.shape[1] // 2
     first, last = entering(k, true - width, true + width)
     orders = 1 if release == SHUFFLED else 2
@@ -235,7 +235,7 @@ def _events(weights, kind, k, true, release):
 
 @njit(cache=True)
 def _log_event(weights, kind, k, true, part, count, order):
-    """Return the log of the product of the masses of the intervals of an event."""
+    """Return the log of the product of the masses of an event's intervals."""
     out = 0.0
     for r in range(k.size):
         low, high = interval(k, part, count, order, r)

@@ -1,4 +1,4 @@
-"""Whole nonnegative tables from the top of a hierarchy down, each nearest to its estimates.
+"""Nonnegative tables of whole numbers from the top of a hierarchy down, each nearest to its estimates.
 
 Here: laws of how parents' totals are split among their children, given noisy estimates and a prior of the split.
 
@@ -48,7 +48,7 @@ MAX_RELATIVE_TOTAL = (
 
 @njit(cache=True)
 def grid(most):
-    """Return counts at which laws are summed, and how many each represents."""
+    """Return grid points of counts, and how many counts each represents."""
     size = UNIT
     x = float(UNIT)
     while x < most:
@@ -68,7 +68,7 @@ def grid(most):
 
 @njit(cache=True)
 def log_prior(counts, weights, a):
-    """Return logarithms of `Gamma(T + a) / (Gamma(a) T!)`, times what each count represents."""
+    """Return the log of `Gamma(T + a) / (Gamma(a) T!)` times the number of counts that each grid point T represents."""
     out = np.empty(counts.size)
     for i in range(counts.size):
         t = counts[i]
@@ -78,7 +78,7 @@ def log_prior(counts, weights, a):
 
 @njit(cache=True)
 def _modes(a, z, v, price):
-    """Return between which counts the modes of a law lie.
+    """Return an interval of counts that contains the modes of a law.
 
     Where its slope `log((T + a) / (T + 1)) + price - (T - z) / v` is zero: the logarithm is between those of a and of 1, and
     if a is above 1 it falls, so that there is one mode.
@@ -158,7 +158,7 @@ def _child_law(counts, weights, prior, a, z, v, price, low, high, u):
 
 @njit(cache=True)
 def _normal_quantile(u):
-    """Return the quantile of the standard normal law, to three digits (Abramowitz and Stegun 26.2.23)."""
+    """Return a quantile of the standard normal law to three digits (Abramowitz and Stegun 26.2.23)."""
     u = min(max(u, 1e-12), 1.0 - 1e-12)
     q = min(u, 1.0 - u)
     t = math.sqrt(-2.0 * math.log(q))
@@ -185,7 +185,7 @@ def _log_density_at_mean(variance, third):
 
 @njit(cache=True)
 def _normal_evidence(x, z, v, a):
-    """Return the log evidence of a as that of a normal law with the split's mean and covariance, up to a constant."""
+    """Return the log evidence of a under a normal law with the split's mean and covariance, up to a constant."""
     children = z.size
     factor = x / children * (x + children * a) / (1.0 + children * a)
     logs, squares, inverse, gap = 0.0, 0.0, 0.0, 0.0
@@ -200,7 +200,7 @@ def _normal_evidence(x, z, v, a):
 
 
 class Children(NamedTuple):
-    """Starts of the parents' children `(parents + 1,)`, and the children's estimates, variances and bounds `(children,)`."""
+    """First child of each parent `(parents + 1,)`, and the children's estimates, variances and bounds `(children,)`."""
 
     first: np.ndarray
     z: np.ndarray
@@ -210,7 +210,7 @@ class Children(NamedTuple):
 
 
 class GridPrior(NamedTuple):
-    """Counts at which laws are summed, how many each represents, and their log prior masses given a concentration."""
+    """Grid points of counts, how many counts each represents, and their log prior masses given a concentration."""
 
     counts: np.ndarray
     weights: np.ndarray
@@ -218,7 +218,7 @@ class GridPrior(NamedTuple):
 
 
 class ChildLaws(NamedTuple):
-    """Means, variances and draws of the children `(children,)`, which are overwritten."""
+    """Means, variances and draws of the children `(children,)`, which are written in place."""
 
     means: np.ndarray
     spreads: np.ndarray
@@ -227,7 +227,7 @@ class ChildLaws(NamedTuple):
 
 @njit(cache=True)
 def write_laws(children_of, totals, a, points, prices, steps, u, beyond, laws):
-    """Find every parent's multiplier; write the children's laws; return the log evidence of a.
+    """Find every parent's multiplier, write the children's laws, and return the log evidence of a.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def write_laws(children_of, totals, a, points, prices, steps, u, beyond, laws):
 
 @njit(cache=True)
 def evidence(children_of, totals, a, counts, weights, prices):
-    """Return the log evidence of a, all parents together; see `write_laws`."""
+    """Return the log evidence of a over all parents; see `write_laws`."""
     first, z, v, low, high = children_of
     none, means, spreads, draws = np.empty(0), np.empty(z.size), np.empty(z.size), np.empty(z.size)
     total, prior = 0.0, log_prior(counts, weights, a)

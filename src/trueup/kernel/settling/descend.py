@@ -1,4 +1,4 @@
-"""Nonnegative, then whole, histograms on a tree: one parent at a time from the top, coarse marginals first.
+"""Histograms on a tree made nonnegative and then whole, one parent at a time from the top, coarse marginals first.
 
 Given a settled parent, its children's estimates from their subtrees become `t_c = z_c + V_c U^+ (x_p - s)`. They are
 settled along a sequence of nested marginals (the total, ..., every cell): for each of them the nearest
@@ -48,7 +48,7 @@ SLACK = 1e-3  # variance (counts squared) that a cell at its posterior mean has 
 def settling_sequence(
     marginals: Sequence[Marginal], detailed: Marginal, exact: Sequence[Marginal] = ()
 ) -> list[Marginal]:
-    """Return nested marginals to settle, coarsest first: the exact ones, those that fit between, the detailed one.
+    """Return nested marginals in the order of settling, from the coarsest to the detailed table.
 
     A marginal that is not nested with those already chosen is left out: its answers follow from the others'.
 
@@ -71,7 +71,7 @@ def settling_sequence(
 
 @dataclass(frozen=True)
 class SettledTables:
-    """Histograms (nodes, n) per level, with the figures of settling.
+    """Settled histograms (nodes, n) per level, with figures on how they were settled.
 
     `residual` is the largest optimality residual of a projection (counts); `misplaced` the units for which rounding
     found no place (0: every sum is exact); `relaxed` the parents whose coarse marginals could not be settled first;
@@ -87,7 +87,7 @@ class SettledTables:
 
 @dataclass(frozen=True)
 class Settling:
-    """Choices by which tables are settled.
+    """Options of settling tables.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ def settle(
     bounds: tuple[Sequence[Lower], Sequence[Lower]] = ((), ()),
     fixed: tuple[Marginal, Sequence[np.ndarray]] | None = None,
 ) -> SettledTables:
-    """Settle every level below its parents.
+    """Settle the tables of every level given those of the level above.
 
     Parameters
     ----------
@@ -205,12 +205,12 @@ def settle(
 
 
 def finer_than(fixed: Marginal, chain: Sequence[Marginal]) -> list[Marginal]:
-    """Return the marginals of a chain that are finer than one whose tables are known."""
+    """Return the marginals of a chain that are finer than one with known tables."""
     return [m for m in chain if refines(m, fixed) and not refines(fixed, m)]
 
 
 def node_keys(seeds: np.ndarray, level: int, nodes: np.ndarray) -> np.ndarray:
-    """Return keys (seeds * nodes,) that settle ties at nodes of a level by identity, not by position.
+    """Return keys (seeds * nodes,) that break ties at nodes of a level by identity, not by position.
 
     Examples
     --------
@@ -231,7 +231,7 @@ class _Result:
 
     @classmethod
     def given(cls, x: np.ndarray) -> _Result:
-        """Return tables that were settled elsewhere as a result."""
+        """Return tables that were settled elsewhere in the form of a result."""
         return cls(x, np.zeros(1), np.zeros(1, np.int64), 0)
 
     @classmethod
@@ -243,7 +243,7 @@ class _Result:
         return cls(x, residual, misplaced, max(p.iterations for p in parts), sum(p.relaxed for p in parts))
 
     def at(self, rows: np.ndarray, size: int) -> _Result:
-        """Return the result with its tables at some rows of so many, and zeros elsewhere."""
+        """Return the result with its tables at some of many rows, and zeros elsewhere."""
         if rows.size == size:
             return self
         x = np.zeros((size, self.x.shape[1]), self.x.dtype)
@@ -258,7 +258,7 @@ def _with_fallback(
     how: Settling,
     zeros: np.ndarray | None,
 ) -> _Result:
-    """Settle at posterior means if asked for; other parents along the chain, and along the short one if necessary."""
+    """Settle tables at posterior means if requested, and at other parents along the chain of marginals."""
     known = not any(v.any() for v in stage.metric.variances)  # then nothing is left to infer
     if how.posterior and how.nonnegative and stage.parents is not None and not known:
         result = stage.settle_at_means(chain if how.integer else short, how, zeros)
@@ -270,7 +270,7 @@ def _with_fallback(
 def _again(
     stage: _Level, result: _Result, how: Settling, zeros: np.ndarray | None, *chains: Sequence[Marginal]
 ) -> _Result:
-    """Settle parents for which a result failed along other chains, in turn."""
+    """Settle the parents whose result failed again, along other chains in turn."""
     failed = ~(result.residual <= tolerance_for(stage.target, how.tolerance)) | (result.misplaced > 0)
     if not failed.any() or not chains:
         return result
@@ -285,7 +285,7 @@ def _again(
 
 @dataclass(frozen=True)
 class _Level:
-    """One level below its settled parents: the tables to settle, and their metric."""
+    """One level below settled parents: the tables to settle, and their metric."""
 
     metric: Metric
     estimates: np.ndarray  # (nodes, n)
@@ -314,7 +314,7 @@ class _Level:
         return cls(metric, estimates, parents, keys, lower, upper, fixed)
 
     def pieces(self) -> Iterator[tuple[np.ndarray, slice]]:
-        """Yield runs of parents whose children have few cells in all, and their rows."""
+        """Yield runs of parents with few cells of children in all, with their rows."""
         last = np.append(self.metric.first, self.metric.rows)
         cells = last * self.estimates.shape[1]
         start = 0
@@ -324,7 +324,7 @@ class _Level:
             start = stop
 
     def of_parents(self, keep: np.ndarray) -> tuple[_Level, np.ndarray]:
-        """Return the level for some of the parents (by position) only, and their rows."""
+        """Return the level for some of its parents, and their rows."""
         metric, rows = self.metric.of_parents(keep)
         parents = None if self.parents is None else self.parents[keep]
         keys = None if self.keys is None else self.keys[rows]
@@ -374,7 +374,7 @@ class _Level:
         return _Result(x, self._within(chain[-1], x, worst), misplaced, iterations)
 
     def settle_at_means(self, chain: Sequence[Marginal], how: Settling, zeros: np.ndarray | None) -> _Result:
-        """Settle from posterior means: each stage nearest to them given the stage before, then rounded."""
+        """Settle tables from posterior means, stage by stage, and round them."""
         assert self.parents is not None
         metric, target = self._given()
         means, variances, found, spreads = posterior_means(metric, target, self.parents)
@@ -414,12 +414,12 @@ class _Level:
         return _Result(x, self._within(chain[-1], x, worst), misplaced, 0)
 
     def _most(self, marginal: Marginal) -> np.ndarray | None:
-        """Return upper bounds (nodes, cells) on a marginal's table; None if its coarser marginals hold them all."""
+        """Return upper bounds (nodes, cells) on a marginal's table; None if coarser marginals imply all of them."""
         negative = None if self.upper is None else self.upper.of(marginal)
         return None if negative is None else -negative
 
     def _within(self, finest: Marginal, x: np.ndarray, worst: np.ndarray) -> np.ndarray:
-        """Return every parent's residual, infinite where tables of its children exceed an upper bound."""
+        """Return every parent's residual, infinite if a table of its children exceeds an upper bound."""
         if self.upper is None:
             return worst
         for marginal in self.upper.marginals:
@@ -448,7 +448,7 @@ class _Level:
         return draws, variances, (totals[:, None], spreads[:, None] + SLACK)
 
     def _given(self) -> tuple[Metric, np.ndarray]:
-        """Return the metric and the target given what is settled already."""
+        """Return the metric and the target given what is already settled."""
         if self.fixed is None or self.parents is None:
             return self.metric, self.target
         domain = self.metric.domain

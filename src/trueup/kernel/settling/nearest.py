@@ -1,4 +1,4 @@
-"""Nearest nonnegative histograms under every parent of a level, in the metric of their covariance.
+"""Nonnegative histograms nearest to estimates under every parent of a level, in the metric of their covariance.
 
     minimise  sum_c (x_c - t_c)' V_c^+ (x_c - t_c)   over   sum_c x_c = x_p,  u_c >= x_c >= 0
 
@@ -56,14 +56,14 @@ class Metric:
         return np.diff(np.append(self.first, self.rows))
 
     def sums(self, x: np.ndarray) -> np.ndarray:
-        """Sum rows over every parent's children; a single row stands for all."""
+        """Sum rows over the children of every parent; a single row stands for all."""
         if x.shape[0] == 1 and self.rows > 1:
             return self.counts.reshape(-1, *(1,) * (x.ndim - 1)) * x
         return np.add.reduceat(x, self.first, axis=0)
 
     @cached_property
     def inverse(self) -> tuple[np.ndarray, ...]:
-        """Return `U^+`, U the sum of the children's covariances, of every parent and component."""
+        """Return the pseudo-inverse `U^+` of the sum U of the children's covariances, for every parent and component."""
         return tuple(pseudo_inverse(self.sums(v)) for v in self.variances)
 
     def largest(self) -> np.ndarray:
@@ -86,13 +86,13 @@ class Metric:
 
     @property
     def components(self) -> np.ndarray:
-        """Return per component: start of its coefficients, their shape, and start of its covariances in a flat row."""
+        """Return per component the start of its coefficients, their shape, and the start of its covariances."""
         parts = self.domain.components
         at = np.cumsum([0] + [c.dense**2 for c in parts[:-1]])
         return np.array([(c.start, c.dense, c.columns, a) for c, a in zip(parts, at, strict=True)])
 
     def tie(self, tables: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Move tables, nearest first, until the children of every parent sum to `sums`."""
+        """Move tables so that the children of every parent sum to `sums`, at the smallest distance."""
         gap = self.domain.forward(sums - self.sums(tables))
         moved = np.empty_like(tables)
         for component, v, inverse in zip(self.domain.components, self.variances, self.inverse, strict=True):
@@ -101,14 +101,14 @@ class Metric:
         return tables + self.domain.backward(moved)
 
     def of_parents(self, keep: np.ndarray) -> tuple[Metric, np.ndarray]:
-        """Return the metric for some of the parents (by position) only, and their rows."""
+        """Return the metric for some of the parents, and their rows."""
         counts = self.counts[keep]
         first = np.cumsum(counts) - counts
         rows = np.repeat(self.first[keep] - first, counts) + np.arange(counts.sum())
         return self._of(rows, first), rows
 
     def of_rows(self, keep: np.ndarray) -> tuple[Metric, np.ndarray]:
-        """Return the metric for some of the rows (by position) only, and the parents that still have any."""
+        """Return the metric for some of the rows, and the parents that still have any."""
         owner = np.repeat(np.arange(self.first.size), self.counts)[keep]
         parents, first = np.unique(owner, return_index=True)
         return self._of(keep, first), parents
@@ -131,7 +131,7 @@ def tolerance_for(tables: np.ndarray, tolerance: float = TOLERANCE) -> float:
 
 @njit(cache=True)
 def _weigh(w, v, components, place, result):
-    """Multiply one histogram's coefficients, where `helmert` leaves them, by its covariances (flat, D x D each)."""
+    """Multiply one histogram's coefficients by their covariances (flat, D x D each), in place."""
     for c in range(components.shape[0]):
         start, dense, columns, at = components[c]
         if dense == 1:
@@ -148,7 +148,7 @@ def _weigh(w, v, components, place, result):
 
 @njit(cache=True)
 def _dual_change(multipliers, v, inverse, tied, components, layout, x, scratch):
-    """Compute `x = W l`: the change of a parent's tables (children, n) by multipliers of their cells."""
+    """Compute `x = W l`, the change of a parent's tables (children, n) caused by multipliers of their cells."""
     axes, codes, pointer, place = layout
     total, price, run = scratch
     total[:] = 0.0
@@ -170,7 +170,7 @@ def _dual_change(multipliers, v, inverse, tied, components, layout, x, scratch):
 
 @njit(cache=True)
 def _residual(x, multipliers, held, most, largest):
-    """Return the largest count beyond a bound, or inside it with a nonzero multiplier (in counts); infinite for NaN."""
+    """Return the largest violation of a bound or of complementarity (counts); infinite for NaN."""
     worst = 0.0
     for c in range(x.shape[0]):
         for k in range(x.shape[1]):
@@ -185,7 +185,7 @@ def _residual(x, multipliers, held, most, largest):
 
 
 class Targets(NamedTuple):
-    """Children's tables, which cells are zero, upper bounds (none if empty), and the result, each `(rows, n)`."""
+    """Children's tables, structural zeros, upper bounds (none if empty), and the result, each `(rows, n)`."""
 
     tables: np.ndarray
     held: np.ndarray
@@ -194,7 +194,7 @@ class Targets(NamedTuple):
 
 
 class ChildSpread(NamedTuple):
-    """Parts of W: blocks of the children's covariances, the inverse of their sum, and how they are applied."""
+    """Factors of W: the children's covariances and the inverse of their sum."""
 
     v: np.ndarray
     inverse: np.ndarray
@@ -206,7 +206,7 @@ class ChildSpread(NamedTuple):
 
 @njit(cache=True)
 def _project(targets, spread, tolerance, limit):
-    """Run accelerated projected gradient on the multipliers of one parent's children; return residual and iterations."""
+    """Run accelerated projected gradient steps on the multipliers of one parent's children; return residual and iterations."""
     tables, held, most, x = targets
     v, inverse, tied, largest, components, layout = spread
     children, n = tables.shape
@@ -269,7 +269,7 @@ def nearest_nonnegative(
     tolerance: float = TOLERANCE,
     most: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the nearest tables without negative cells, under every parent by itself.
+    """Return the nearest tables without negative cells, separately for every parent.
 
     Parameters
     ----------
@@ -311,6 +311,6 @@ def nearest_nonnegative(
 
 
 def flat(blocks: Sequence[np.ndarray]) -> np.ndarray:
-    """Return blocks (rows or 1, D, D) of all components side by side: (rows or 1, all their entries)."""
+    """Return the blocks (rows or 1, D, D) of all components in one array (rows or 1, entries)."""
     rows = max(len(b) for b in blocks)
     return np.concatenate([np.broadcast_to(b.reshape(len(b), -1), (rows, b[0].size)) for b in blocks], axis=1)

@@ -1,4 +1,4 @@
-"""Posterior means of a settled parent's children under Dirichlet-multinomial splits, from one-dimensional laws.
+"""Posterior means of the children of a settled parent under Dirichlet-multinomial splits.
 
 Given the parent's table X, its children's totals T_c are split by a Dirichlet-multinomial law with concentration `a`, and
 each child's cells given its total spread around the parent's composition `p = X / sum X`, cell i with a concentration
@@ -69,7 +69,7 @@ MAX_MULTIPLIER_STEP = 1.0  # step of a multiplier, and of the log of a concentra
 
 @njit(cache=True, error_model="numpy")
 def _mode(mean, variance, alpha, beta):
-    """Return about where `Gamma(x + alpha) / Gamma(x + beta) N(x; mean, variance)` is largest, and its spread there."""
+    """Return approximate mode and spread of `Gamma(x + alpha) / Gamma(x + beta) N(x; mean, variance)`."""
     x = top = max(mean, 0.0) + max(0.0, variance * math.log(alpha / beta))
     curvature = 1.0 / variance
     for _ in range(10):
@@ -83,7 +83,7 @@ def _mode(mean, variance, alpha, beta):
 
 @njit(cache=True, error_model="numpy")
 def _trigammas(x, b):
-    """Return `sum_{j < x} 1 / (b + j)^2`, the terms from 64 on by Euler and Maclaurin's formula."""
+    """Return `sum_{j < x} 1 / (b + j)^2`, with the Euler-Maclaurin formula for terms from 64 on."""
     total, j = 0.0, 0.0
     while j < min(x, 64.0):
         total += 1.0 / ((b + j) * (b + j))
@@ -154,7 +154,7 @@ def ratio_moments(mean, variance, alpha, beta):
 
 @njit(cache=True, error_model="numpy")
 def _include(s, m, column, variance, tau, nu, at):
-    """Change a site's precision and shift by `tau` and `nu`: a change of rank one along `column = S e`."""
+    """Change a site's precision and shift by `tau` and `nu`, a rank-one change along `column = S e`."""
     k = 1.0 / (1.0 + tau * variance)
     shift = k * (nu - tau * at)
     for i in range(m.size):
@@ -179,7 +179,7 @@ def _site(variance, mean, tau, nu, alpha):
 
 @njit(cache=True, error_model="numpy")
 def _invert(q):
-    """Invert a positive definite matrix in place, by sweeping its diagonal."""
+    """Invert a positive definite matrix in place by sweeping its diagonal."""
     n = q.shape[0]
     for k in range(n):
         d = q[k, k]
@@ -213,7 +213,7 @@ def _covariance(cells, q, components, form):
 
 @njit(cache=True, error_model="numpy")
 def _begin(base, pull, tau, nu, s, m):
-    """Compute a child's covariance and mean from its estimates and multipliers (`pull`) and its sites."""
+    """Compute a child's covariance and mean from its estimates, multipliers (`pull`) and sites."""
     n = m.size
     copy_table(s, base)
     copy_line(m, base @ pull)
@@ -224,7 +224,7 @@ def _begin(base, pull, tau, nu, s, m):
 
 @njit(cache=True, error_model="numpy")
 def _propagate(s, m, tau, nu, shares, size, kappa, evidence):
-    """Update the sites of a child's cells once; add each cell's slope of the log evidence, and minus its derivative."""
+    """Update the sites of a child's cells once; add each cell's derivatives of the log evidence."""
     for i in range(m.size):
         if s[i, i] <= 1e-9:
             continue
@@ -257,8 +257,7 @@ def _total_weights(base, shares, spread):
 
 @njit(cache=True, error_model="numpy")
 def _totals(estimates, precisions, sum_, a, multiplier, weights, means, variances, evidence):
-    """Compute posterior means and variances of the children's totals that add up to their sum; returns the multiplier, of which
-    each takes its weight."""
+    """Compute posterior means and variances of the children's totals that add up to their sum; return the multiplier."""
     for _ in range(TOTALS):
         evidence[:2] = 0.0
         for c in range(means.size):
@@ -277,7 +276,7 @@ def _totals(estimates, precisions, sum_, a, multiplier, weights, means, variance
 
 @njit(cache=True, error_model="numpy")
 def _raised(value, slope, fall, median, spread):
-    """Return a concentration after a Newton step in its log, given the log evidence's slope and minus its second derivative."""
+    """Return a concentration after a Newton step in its log, given two derivatives of the log evidence."""
     held = 1.0 / (spread * spread)
     up = value * slope - (math.log(value) - math.log(median)) * held
     bend = value * value * fall - value * slope + held
@@ -287,7 +286,7 @@ def _raised(value, slope, fall, median, spread):
 
 @njit(cache=True, error_model="numpy")
 def _estimate(bases, gradient, shares, there, sizes, kappa, estimates, precisions):
-    """Compute generalised least squares for the children's totals, cells spread as at their size (to a factor of two)."""
+    """Compute generalised least-squares estimates of the children's totals, given how their cells vary."""
     weights, precision = np.empty((2 * SIZES + 1, shares.size)), np.zeros(2 * SIZES + 1)
     for c in range(estimates.size):
         base = bases[c % len(bases)]
@@ -309,7 +308,7 @@ def _bounded(x, most):
 
 @njit(cache=True, error_model="numpy")
 def _stand_out(sizes, variances, total, drift, times, weights):
-    """Compute how many times its siblings' mean total each child's total is, and its share of the multipliers."""
+    """Compute the ratio of each child's total to its siblings' mean total, and its share of the multipliers."""
     moved = 0.0
     for c in range(sizes.size):
         times[c] = sizes[c] * (sizes.size - 1) / max(total - sizes[c], 1.0)
@@ -321,7 +320,7 @@ def _stand_out(sizes, variances, total, drift, times, weights):
 
 @njit(cache=True, error_model="numpy")
 def _hold(s, m, size, times, far):
-    """Move a child's cells towards a sum of `size`, in the metric of their covariance, further the more it stands out."""
+    """Move a child's cells towards the sum `size`, in the metric of their covariance."""
     along = row_sums(s)
     whole = along.sum()
     if whole > 0.0:
@@ -330,7 +329,7 @@ def _hold(s, m, size, times, far):
 
 @njit(cache=True, error_model="numpy")
 def _learn(a, children, total, evidence, hyper):
-    """Return the totals' concentration after a step, from the means of digammas and trigammas."""
+    """Return the totals' concentration after one step, from means of digammas and trigammas."""
     parts = children * a
     slope = evidence[0] - children * (digamma(total + parts) - digamma(parts))
     fall = evidence[1] - children * children * _trigammas(total, parts)
@@ -339,7 +338,7 @@ def _learn(a, children, total, evidence, hyper):
 
 @njit(cache=True, error_model="numpy")
 def _learn_cells(kappa, common, slopes, hyper):
-    """Update the cells' concentrations by a step each, and return the median that they share.
+    """Update the cells' concentrations by one step each, and return their median.
 
     One Newton step in all logs, `d_i = log kappa_i - log common` normal: with slope g_i and curvature h_i by log kappa_i
     and w = 1 / spread^2, the best d_i given the median's step leave it a slope of `(g_i + h_i d_i) w / (h_i + w)` and a
@@ -360,7 +359,7 @@ def _learn_cells(kappa, common, slopes, hyper):
 
 @njit(cache=True, error_model="numpy")
 def _take_out(mean, weight, s, left, metric):
-    """Subtract a child's means from the rest of the sums, and add its weighted covariance to the metric."""
+    """Subtract a child's means from the remaining sums, and add its weighted covariance to the metric."""
     for i in range(left.size):
         left[i] -= mean[i]
         for j in range(left.size):
@@ -369,7 +368,7 @@ def _take_out(mean, weight, s, left, metric):
 
 @njit(cache=True, error_model="numpy")
 def _share_left(s, weights, left, means, variances):
-    """Share the rest of the sums among the children by their covariances, and record their variances."""
+    """Divide the remaining sums among the children by their covariances, and write their variances."""
     for c in range(means.shape[0]):
         moved = s[c] @ left
         for i in range(left.size):
@@ -379,7 +378,7 @@ def _share_left(s, weights, left, means, variances):
 
 @njit(cache=True, error_model="numpy")
 def _move_sites(sizes, kappa, before, nu, leans):
-    """Move each cell's site by what the tilt of its factor changes with its concentration: that cancels."""
+    """Shift each cell's site by the change that its new concentration makes to the tilt."""
     for c in range(nu.shape[0]):
         size = max(sizes[c], MIN_CHILD_TOTAL)
         for i in range(nu.shape[1]):
@@ -390,8 +389,7 @@ def _move_sites(sizes, kappa, before, nu, leans):
 
 @njit(cache=True, error_model="numpy", inline="always")
 def _parent(cells, sums, gradient, q, components, form, hyper, means, variances, spreads):
-    """Compute posterior means and variances (children, open cells) of one parent, variances (children,) of children's totals;
-    returns its concentrations."""
+    """Compute posterior means and variances (children, open cells) of one parent; return its concentrations."""
     children, n = gradient.shape
     if children == 1:
         copy_line(means[0], sums)

@@ -1,4 +1,4 @@
-"""One stage of settling: tables of a marginal under their settled parents, given a coarser marginal, or without a parent.
+"""One stage of settling: the tables of one marginal, given the parents and a coarser marginal.
 
 Tables without a parent: their totals and measured marginals are settled before any cell is held at zero.
 Cells below zero that are held at zero lift what they belong to, and the more cells the further: of 384 cells that share
@@ -34,14 +34,14 @@ from trueup.kernel.settling.two_way import nearest_two_way
 
 @dataclass(frozen=True)
 class Coarse:
-    """A coarser marginal that was settled before: as a marginal of the stage's tables, and its counts."""
+    """A coarser marginal that was settled before, with its counts."""
 
     marginal: Marginal
     counts: np.ndarray  # (rows, families)
 
     @classmethod
     def of(cls, marginal: Marginal, coarse: Marginal, counts: np.ndarray) -> Coarse:
-        """Make one from two marginals of the same histograms."""
+        """Make a coarse marginal from two marginals of the same histograms."""
         return cls(relative(marginal, coarse), counts)
 
     def given(
@@ -60,7 +60,7 @@ class Coarse:
         return tuple(narrowed), domain.backward(coefficients)
 
     def determined(self, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows in which no family has a choice, and what all rows would be if their families had none."""
+        """Return the rows whose parents have no choice left, and the tables if no row had one."""
         open_cells = (~held).astype(np.int64)
         choice = marginalise(open_cells, self.marginal)
         known = ((choice == 1) | (self.counts == 0)).all(axis=1)
@@ -69,7 +69,7 @@ class Coarse:
 
 @dataclass(frozen=True)
 class SettlingStage:
-    """Tables (rows, m) that obey the sums, with the constraints that they must keep.
+    """Tables (rows, m) to settle, with the sums and constraints that they must satisfy.
 
     `sums` (parents, m) are the parents' tables, None at the root; `zeros` cells that are zero by definition; `keys`
     (rows,) settle ties of rounding; `most` (rows, m) upper bounds.
@@ -84,7 +84,7 @@ class SettlingStage:
     most: np.ndarray | None = None
 
     def above(self, least: np.ndarray) -> SettlingStage:
-        """Return the stage with bounds (rows, m) subtracted from the tables and all their sums."""
+        """Return the stage with bounds (rows, m) subtracted from tables and sums."""
         sums = None if self.sums is None else self.sums - self.metric.sums(least)
         coarse = self.coarse
         if coarse is not None:
@@ -94,7 +94,7 @@ class SettlingStage:
 
     @property
     def held(self) -> np.ndarray | None:
-        """Return a mask of cells that must be zero: by definition, by a bound, or because a sum over them is zero."""
+        """Return a mask of cells that must be zero, by definition, by a bound, or because a sum over them is zero."""
         empty = [] if self.zeros is None else [self.zeros]
         if self.most is not None:
             empty.append(self.most <= 0)
@@ -105,7 +105,7 @@ class SettlingStage:
         return np.logical_or.reduce(empty) if empty else None
 
     def nearest(self, tolerance: float) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the nearest nonnegative tables, every parent's residual, and the most iterations."""
+        """Return the nearest nonnegative tables, every parent's residual, and the largest number of iterations."""
         held = self.held
         if held is None or self.coarse is None:
             found = nearest_nonnegative(self.metric, self.tables, held, tolerance, self.most)
@@ -126,8 +126,7 @@ class SettlingStage:
     def _after_the_forced(
         self, coarse: Coarse, held: np.ndarray, tolerance: float
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Project only rows with a choice: for most lowest places none is left once their coarse counts are settled;
-        rows are set aside, and what they take is taken off their parents."""
+        """Project only the rows that have a choice, after subtracting the others from their parents."""
         known, forced = coarse.determined(held)
         x, rest, steps = np.where(known[:, None], forced, 0.0), np.flatnonzero(~known), 0
         left = None if self.sums is None else self.sums - self.metric.sums(x)
@@ -142,7 +141,7 @@ class SettlingStage:
         return x, residual, steps
 
     def rounded(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return whole tables that keep the sums, and for every parent the units that found no place."""
+        """Return whole-number tables that keep the sums, and for every parent the units that could not be placed."""
         first = np.append(self.metric.first, self.metric.rows)
         open_ = None if self.zeros is None else ~self.zeros
         if self.most is not None:
@@ -166,7 +165,7 @@ def settle_marginals(
     zeros: np.ndarray | None = None,
     tolerance: float = TOLERANCE,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return nonnegative tables whose marginals are each the nearest to their estimates, given the coarser ones.
+    """Return nonnegative tables whose marginals are each nearest to their estimates, given the coarser ones.
 
     Parameters
     ----------
@@ -203,7 +202,7 @@ def settle_marginals(
 
 
 def ordered(marginals: Sequence[Marginal]) -> list[Marginal]:
-    """Return marginals coarsest first, each once.
+    """Return distinct marginals, coarsest first.
 
     Examples
     --------
@@ -220,7 +219,7 @@ def ordered(marginals: Sequence[Marginal]) -> list[Marginal]:
 
 
 def _settled(metric: Metric, tables: np.ndarray, marginal: Marginal, held: np.ndarray, tolerance: float):
-    """Return the nearest nonnegative tables of a marginal, every row's residual, and the most iterations."""
+    """Return the nearest nonnegative tables of a marginal, every row's residual, and the largest number of iterations."""
     domain = metric.domain.coarsened(marginal)
     variances = tuple(metric.of_marginal(marginal, c) for c in domain.components)
     groups = cell_groups(marginal)
@@ -244,7 +243,7 @@ def total_of(marginal: Marginal) -> Marginal:
 
 
 def drawn_cells(means: np.ndarray, variances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw from gamma laws with these means and variances (counts, counts squared), shaped like them.
+    """Draw from gamma laws with these means and variances (counts), in the same shape.
 
     Examples
     --------
@@ -282,7 +281,7 @@ def drawn_parts(
     held: np.ndarray | None,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Draw a marginal's tables (rows, m), each a split of the coarser marginal's counts; totals if there is no coarser one.
+    """Draw a marginal's tables (rows, m), each a split of the coarser marginal's counts.
 
     Parameters
     ----------
@@ -310,7 +309,7 @@ def drawn_parts(
 def drawn_columns(
     metric: Metric, tables: np.ndarray, sums: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw parents' children (rows, n), each cell of a parent split among them separately.
+    """Draw parents' children (rows, n) by splitting each cell of a parent separately.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Draws of how parents' totals are split among their children, given noisy estimates and a prior of the split.
+"""Draws of the splits of parents' totals among their children, given noisy estimates and a prior.
 
 A draw takes a value of a, draws each child by its own law, and moves the children to their sum in the metric of these
 laws' variances, and to whole counts: for normal laws that is the law given the sum. For others Metropolis steps follow, which
@@ -63,7 +63,7 @@ HYPERPRIOR = Hyperprior()
 
 @njit(cache=True)
 def _tie(first, totals, spreads, low, high, draws):
-    """Move the children of every parent to its total, within their bounds and in the metric of their variances."""
+    """Move the children of every parent to its total, within their bounds, in the metric of their variances."""
     free = np.empty(draws.size, np.int64)
     for p in range(first.size - 1):
         begin, end = first[p], first[p + 1]
@@ -147,7 +147,7 @@ def _exchange(seed, first, z, v, low, high, a, sweeps, draws):
 
 
 class EstimatedSplits:
-    """Children of some parents with their estimates, whose splits share one concentration.
+    """Children of some parents with their estimates; their splits share one concentration.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class EstimatedSplits:
         self.prices = np.zeros(self.first.size - 1)
 
     def concentrations(self, totals: np.ndarray) -> np.ndarray:
-        """Return posterior probabilities of every one of `CONCENTRATIONS`, given totals (parents,)."""
+        """Return posterior probabilities of each value in `CONCENTRATIONS`, given totals (parents,)."""
         some = self._some()
         prices, logs = np.zeros(some.first.size - 1), np.empty(CONCENTRATIONS.size)
         held = np.asarray(totals, float)
@@ -196,7 +196,7 @@ class EstimatedSplits:
         return means
 
     def draw(self, totals: np.ndarray, a: float, rng: np.random.Generator) -> np.ndarray:
-        """Draw whole counts (children,) that add up to the (whole) totals."""
+        """Draw whole counts (children,) that add up to the whole totals."""
         counts = grid(max(float(totals.max(initial=1.0)), 1.0))
         _, spreads, draws, _ = self._run(
             totals, a, counts, self.prices, NEWTON_STEPS, rng.random(self.z.size)
@@ -211,7 +211,7 @@ class EstimatedSplits:
         return draws
 
     def _some(self) -> EstimatedSplits:
-        """Return the first parents with at most `ESTIMATION_CHILDREN` children in all, or all parents."""
+        """Return the first parents with at most `ESTIMATION_CHILDREN` children in all."""
         last = max(int(np.searchsorted(self.first, ESTIMATION_CHILDREN, side="right")) - 1, 1)
         if last >= self.first.size - 1:
             return self
@@ -230,7 +230,7 @@ class EstimatedSplits:
 
 
 def drawn_totals(means: np.ndarray, variances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw from normal laws cut at zero, shaped like their means (counts), by rejection (Robert 1995).
+    """Draw from normal laws truncated at zero, in the shape of the means (counts), by rejection (Robert 1995).
 
     Examples
     --------
@@ -263,7 +263,7 @@ def tree_draws(
     number: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Draw the counts of all nodes `(number, nodes)`: additive, in fractions, with a whole root.
+    """Draw real-valued counts of all nodes `(number, nodes)` that add up, with a whole-number root.
 
     Parameters
     ----------

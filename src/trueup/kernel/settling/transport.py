@@ -1,4 +1,4 @@
-"""Controlled rounding of two-way tables: floor or ceiling of every cell, row and column sums exact.
+"""Controlled rounding of two-way tables to the floor or ceiling of every cell, with exact row and column sums.
 
 Take the floors. What is missing from the row and column sums is a 0/1 table with given margins, and choosing it at
 least cost is a transportation problem with unit capacities: its matrix is totally unimodular, so shortest augmenting
@@ -26,7 +26,7 @@ FREE = -1  # a sum that is not prescribed
 
 @njit(cache=True)
 def _cheapest(cost, need, taken):
-    """Take the `need` cheapest cells of a line, ties by lowest index; return the number of units missing."""
+    """Choose the `need` cheapest cells of a line, ties by lowest index; return the number of units missing."""
     order = np.argsort(cost, kind="mergesort")
     for k in range(need):
         if k >= cost.size or cost[order[k]] == np.inf:
@@ -37,7 +37,7 @@ def _cheapest(cost, need, taken):
 
 @njit(cache=True)
 def _cheapest_shift(cost, taken, source, target):
-    """Return the least cost of moving one unit of a line to another line, and its place; -1 if none can move."""
+    """Return the least cost of moving one unit of a line to another line, and its position (-1: impossible)."""
     best, at = np.inf, -1
     for j in range(cost.shape[1]):
         if taken[source, j] and not taken[target, j] and cost[target, j] - cost[source, j] < best:
@@ -47,7 +47,7 @@ def _cheapest_shift(cost, taken, source, target):
 
 @njit(cache=True)
 def _nearest_lacking(shift, excess, price, distance, before, done):
-    """Return the nearest line that lacks units, by Dijkstra from all lines with too many; -1 if none is reached."""
+    """Return the nearest line that lacks units, by Dijkstra's algorithm from all lines with too many (-1: none)."""
     lines = excess.size
     for i in range(lines):
         distance[i] = 0.0 if excess[i] > 0 else np.inf
@@ -75,7 +75,7 @@ def _nearest_lacking(shift, excess, price, distance, before, done):
 
 @njit(cache=True)
 def _refresh(cost, taken, shift, place, line, moved):
-    """Mend the cheapest shifts from and to a line after its unit in one place has come or gone."""
+    """Update the cheapest shifts between lines after one unit was moved."""
     for k in range(shift.shape[0]):
         if k == line:
             continue
@@ -90,7 +90,7 @@ def _refresh(cost, taken, shift, place, line, moved):
 
 @njit(cache=True)
 def _balance(cost, supply, demand, taken, price):
-    """Solve `transport` with both sums prescribed and no more lines (rows) than places.
+    """Solve `transport` with both row and column sums prescribed, and no more rows than columns.
 
     Every place takes its cheapest units; then units move between lines along cheapest paths until each line has its own. As
     every place is at its optimum for the lines' sums at the start, and paths are shortest, so is the end.
@@ -185,7 +185,7 @@ def transport(cost, supply, demand, taken, price):
 
 @njit(cache=True)
 def _excess(x, allowed, out, members, price):
-    """Return a bound on how far a block's squared distance from x exceeds that of any whole table with its sums.
+    """Bound by how much a block's squared distance from x exceeds the smallest possible one.
 
     With the price `p` of a unit of a cell, all tables t with these sums have the same `sum p t`, so no `sum (t - x)^2`
     is below the sum of the cells' least `(t - x)^2 - p t` plus that: attained at the whole number nearest `x + p / 2`,
@@ -208,7 +208,7 @@ def _excess(x, allowed, out, members, price):
 
 @njit(cache=True)
 def grouped(family, families):
-    """Return the columns of every family in turn, and where those of each begin."""
+    """Return the columns of all families in turn, and the start of each family."""
     ends = np.zeros(families + 1, np.int64)
     for g in family:
         ends[g + 1] += 1
@@ -222,7 +222,7 @@ def grouped(family, families):
 
 @njit(cache=True)
 def _round(x, allowed, first, family, families, row_sums, column_sums, nudge, out, excess):
-    """Round every block, family by family; return every block's number of misplaced units."""
+    """Round every block, family by family; return the number of misplaced units of each block."""
     parents, cells = first.size - 1, x.shape[1]
     free_rows, free_columns = row_sums.shape[0] == 0, column_sums.shape[0] == 0
     missing = np.zeros(parents, np.int64)
@@ -285,7 +285,7 @@ def round_children(
     nudge: np.ndarray | None = None,
     excess: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Round blocks of rows to whole numbers, each block with its own margins.
+    """Round blocks of rows to whole numbers, each block with its own row and column sums.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ def mixed_keys(keys: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def nudges(keys: np.ndarray, cells: int) -> np.ndarray:
-    """Return numbers in [0, 1) for every row's key and cell: ties settled by a seed, never by position.
+    """Return numbers in [0, 1) for every row's key and cell, which break ties by a seed instead of by position.
 
     Examples
     --------

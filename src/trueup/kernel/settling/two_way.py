@@ -1,4 +1,4 @@
-"""Nearest nonnegative tables of a parent's children with given row and column sums and per-cell variances.
+"""Nearest nonnegative two-way tables with given row and column sums and per-cell variances.
 
     minimise  sum (y - x)^2 / v   over   sum_j y_cj = r_c (or rows free),  sum_c y_cj = k_j,  y >= 0
 
@@ -23,7 +23,7 @@ RANK = 1e-10  # pivots below this share of the largest count as none
 
 
 def entries(domain: Domain) -> tuple[np.ndarray, ...]:
-    """Return what `matrix_entry` needs of a domain: codes of the cells, weights and atoms of the axes, the components."""
+    """Return the codes, weights, atoms and components of a domain, as `matrix_entry` needs them."""
     k, size = len(domain.axes), max(domain.sizes)
     weight, atom = np.zeros((k, size)), np.zeros((k, size), np.int64)
     for i, axis in enumerate(domain.axes):
@@ -37,7 +37,7 @@ def entries(domain: Domain) -> tuple[np.ndarray, ...]:
 
 @njit(cache=True)
 def matrix_entry(one, other, q, components, form):
-    """Return the entry between two cells of a matrix that has blocks q on its components."""
+    """Return one entry of a matrix that has blocks q on the components of a domain."""
     codes, weight, atom, atoms, kinds = form
     total = 0.0
     for c in range(components.shape[0]):
@@ -60,7 +60,7 @@ def matrix_entry(one, other, q, components, form):
 
 @njit(cache=True)
 def factorise(a):
-    """Write the Cholesky factor U (upper, and U' below) of a positive semidefinite matrix in its place; tiny pivots are left out.
+    """Overwrite a positive semidefinite matrix by its Cholesky factor U (upper, and U' below), leaving out tiny pivots.
 
     Rows at a time, here and in `solve_factored`: sums along a row have a fixed order that no processor may take four at a time,
     multiples of a row may be added so.
@@ -89,7 +89,7 @@ def factorise(a):
 
 @njit(cache=True)
 def solve_factored(factor, x):
-    """Solve in place with a factor of `factorise`; left-out unknowns are zero."""
+    """Solve in place with a factor from `factorise`; unknowns that were left out are zero."""
     n = x.size
     for i in range(n):
         x[i] = x[i] / factor[i, i] if factor[i, i] > 0.0 else 0.0
@@ -112,7 +112,7 @@ MAX_NEWTON_STEPS = 1000  # few tables need more than ten; the sweeps alone would
 
 @njit(cache=True)
 def _line(x, v, others, target):
-    """Return the multiplier u at which `sum max(0, x + v (others + u))` is the target."""
+    """Return the multiplier u at which `sum max(0, x + v (others + u))` equals the target."""
     near, at = np.inf, -1
     for i in range(x.size):
         if v[i] > 0.0 and -x[i] / v[i] - others[i] < near:
@@ -137,7 +137,7 @@ def _line(x, v, others, target):
 
 @njit(cache=True)
 def _dual_table(x, v, p, q, y):
-    """Compute the table of the multipliers, and return its row and column sums."""
+    """Compute the table of given multipliers, and return its row and column sums."""
     rows, columns = np.zeros(p.size), np.zeros(q.size)
     for i in range(p.size):
         for j in range(q.size):
@@ -149,7 +149,7 @@ def _dual_table(x, v, p, q, y):
 
 @njit(cache=True)
 def _newton(v, y, row_gap, column_gap):
-    """Return a semismooth Newton step: changes of the multipliers of rows and columns, eliminated to the fewer of them."""
+    """Return a semismooth Newton step: changes of the multipliers of rows and columns."""
     if row_gap.size < column_gap.size:
         turned = np.ascontiguousarray(v.T), np.ascontiguousarray(y.T)
         columns, rows = _eliminated(*turned, column_gap, row_gap)
@@ -188,7 +188,7 @@ def _eliminated(v, y, row_gap, column_gap):
 
 @njit(cache=True)
 def _largest_gap(sums, asked):
-    """Replace sums by their residuals, and return the largest absolute residual; NaN if any is NaN."""
+    """Replace sums by their residuals, and return the largest absolute residual."""
     largest = 0.0
     for i in range(sums.size):
         sums[i] = asked[i] - sums[i]
@@ -199,7 +199,7 @@ def _largest_gap(sums, asked):
 
 @njit(cache=True, inline="always")
 def _block(x, v, row_sums, column_sums, y):
-    """Solve one table; return the largest gap of a sum."""
+    """Solve one table; return the largest error of its sums."""
     p, q = np.zeros(x.shape[0]), np.zeros(x.shape[1])
     free = row_sums.size == 0
     total, best = 0.0, np.inf
@@ -263,7 +263,7 @@ def nearest_two_way(
     row_sums: np.ndarray | None = None,
     family: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nearest nonnegative blocks of rows, each block with its own margins.
+    """Return the nearest nonnegative blocks of rows, each block with its own sums.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ INTERVAL, COMPLEMENT, WHOLE_LINE = "interval", "complement", "whole line"
 def fieller(
     numerator: ArrayLike, denominator: ArrayLike, variances: tuple[ArrayLike, ArrayLike], quantile: float
 ) -> tuple[NDArray[np.str_], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the set of ratios `r` with `(num - r den)^2 <= q^2 (var num + r^2 var den)`.
+    """Return Fieller's set of ratios `r` with `(num - r den)^2 <= q^2 (var num + r^2 var den)`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Convergence of Markov chains: split R-hat and effective sample size, all quantities in one pass.
+"""Convergence diagnostics of Markov chains: split R-hat and effective sample size of many quantities.
 
 Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), "Rank-normalization, folding, and
 localization: an improved R-hat". Constant quantities (invariants) have nothing to converge: their
@@ -60,7 +60,7 @@ def diagnose(draws: NDArray) -> tuple[Reals, Reals]:
 
 
 def diagnose_means(draws: NDArray) -> tuple[Reals, Reals]:
-    """Return R-hat and effective sizes of means, by split chains and batches: one pass, for cases where ranks are too slow.
+    """Return R-hat and effective sample sizes of means, in one pass without ranks.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def tail_sizes(draws: NDArray) -> Reals:
 
 
 def r_hat_by_chance(quantities: int, size: float, chains: int = 8) -> float:
-    """Return the value, at least 1.01, that the largest R-hat of many converged quantities exceeds once in a hundred times.
+    """Return the value, at least 1.01, that the largest R-hat of converged quantities exceeds in one of a hundred cases.
 
     Of `chains` half-chains with `size` effective draws in all, `R^2 - 1` is about `(F - 1) chains / size` with
     `F = chi2 / (chains - 1)`. The usual 1.01 is meant for one quantity.
@@ -156,7 +156,7 @@ def _compared_by_sorting(draws: NDArray, table: Reals) -> tuple[Reals, Reals]:
 
 
 def _compared_counts(draws: NDArray, table: Reals) -> tuple[Reals, Reals] | None:
-    """Return R-hat and effective sizes of whole numbers, which are tallied, not sorted; None of others, or of a wide range."""
+    """Return R-hat and effective sample sizes of whole numbers in a narrow range; else None."""
     if draws.dtype.kind not in "iu":
         return None
     low = draws.min(axis=(0, 1)).astype(np.int64)
@@ -176,7 +176,7 @@ def _variances(draws: Reals) -> tuple[Reals, Reals]:
 
 @njit(cache=True, error_model="numpy")
 def _compared(values, order, table):
-    """Return R-hat and effective size of each quantity `(n, halves, draws)`, given its order and the scores of mean ranks."""
+    """Return R-hat and effective sample size of each quantity `(n, halves, draws)`, given its order and rank scores."""
     n, many = order.shape
     r_hat, ess = np.empty(n), np.empty(n)
     scores, ranked, away = np.empty(values.shape[1:]), np.empty(many), np.empty(many, np.int64)
@@ -205,7 +205,7 @@ def _compared(values, order, table):
 
 @njit(cache=True, error_model="numpy")
 def _tallied(values, widest, table):
-    """Return the results of `_compared` for whole numbers below `widest`, `(n, halves, draws)`."""
+    """Return the results of `_compared` for whole numbers `(n, halves, draws)` below `widest`."""
     n, many = len(values), values[0].size
     r_hat, ess, scores = np.empty(n), np.empty(n), np.empty(values.shape[1:])
     tally, away = np.empty(widest, np.int64), np.empty(widest, np.int64)
@@ -240,7 +240,7 @@ def _ranked(tally, rank):
 
 @njit(cache=True, error_model="numpy")
 def _look_up(values, middle, times, tally, table, out):
-    """Write normal scores of tallied numbers `|times x - middle| // times`."""
+    """Write normal scores of tallied numbers to `out`, by their ranks."""
     scores, first = np.empty(tally.size), 0
     for x in range(tally.size):
         if tally[x] > 0:
@@ -254,7 +254,7 @@ def _look_up(values, middle, times, tally, table, out):
 
 @njit(cache=True, error_model="numpy")
 def _take_scores(ranked, order, table, out):
-    """Write normal scores of sorted values at their former places; equal ones share their mean rank, `table[first + last]`."""
+    """Write normal scores of sorted values to their original positions; equal values share their mean rank."""
     first = 0
     while first < ranked.size:
         last = first
@@ -280,7 +280,7 @@ SUMS = {"reassoc", "contract"}
 
 @njit(cache=True, error_model="numpy", fastmath=SUMS)
 def _pooled_variances(values):
-    """Return the mean variance within halves, and the pooled estimate; halves `(halves, draws)`."""
+    """Return the mean variance within halves `(halves, draws)`, and the pooled estimate."""
     halves, length = values.shape
     within, between, mean = 0.0, 0.0, values.mean()
     for x in values:
@@ -292,7 +292,7 @@ def _pooled_variances(values):
 
 @njit(cache=True, error_model="numpy", fastmath=SUMS)
 def _effective_size(values, within, pooled):
-    """Sum autocorrelations by Geyer's initial monotone sequence; halves `(halves, draws)` are centred in place."""
+    """Return the effective sample size by Geyer's initial monotone sequence; halves are centred in place."""
     halves, length = values.shape
     for x in values:
         x -= x.mean()
@@ -319,6 +319,6 @@ def described_draws(draws: NDArray) -> dict[str, float]:
 
 
 def described_slopes(names: tuple[str, ...], slopes: NDArray) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the record of draws `(..., p)` of coefficients; nothing if there are none."""
+    """Return the record of draws `(..., p)` of coefficients; empty if there are none."""
     found = {name: described_draws(slopes[..., k]) for k, name in enumerate(names)}
     return {"coefficients": found} if found else {}

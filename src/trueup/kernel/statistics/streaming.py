@@ -1,4 +1,4 @@
-"""Moments and histograms of batches that are not kept; they are added with `+`.
+"""Moments and histograms of batches that are discarded; results are added with `+`.
 
 Sums of powers are central and are combined as in Chan, Golub and LeVeque (1979), to the fourth order as in
 Pebay (2008, "Formulas for robust, one-pass parallel computation of covariances and arbitrary-order
@@ -142,7 +142,7 @@ BINS = 2 * _SIDE + 1
 
 
 def bins_of(values: NDArray) -> NDArray[np.int64]:
-    """Return the bin of every value, in `0 .. BINS - 1`; values are cut towards zero.
+    """Return the bin of every value, in `0 .. BINS - 1`, after rounding towards zero.
 
     Examples
     --------
@@ -166,13 +166,13 @@ def value_of(bins: NDArray[np.int64]) -> Reals:
 
 
 def histogram(values: NDArray, group: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
-    """Count the values `(b, n)` of the cells of each group, given `group` `(n,)`; return `(groups, BINS)`."""
+    """Count values `(b, n)` by the group `(n,)` of their cell and by bin; return `(groups, BINS)`."""
     index = bins_of(values) + group * BINS
     return np.bincount(index.ravel(), minlength=groups * BINS).reshape(groups, BINS)
 
 
 def histogram_quantiles(counts: NDArray[np.int64], probabilities: NDArray) -> Reals:
-    """Return the smallest values whose share reaches each of the `p` probabilities, `(groups, p)`."""
+    """Return the smallest values at which each of the `p` probabilities is reached, `(groups, p)`."""
     running = np.cumsum(counts, axis=1)
     wanted = np.ceil(np.multiply.outer(running[:, -1], probabilities))
     return value_of(np.stack([np.searchsorted(row, want) for row, want in zip(running, wanted)]))

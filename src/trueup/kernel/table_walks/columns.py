@@ -1,4 +1,4 @@
-"""Markov chains on histograms of a hierarchy: one step moves a column of all places at once, by messages on the tree.
+"""Markov chains on histograms of a hierarchy, whose steps move a column at all places together by messages on the tree.
 
 The density of the lowest places' tables x, with T the totals of places, given concentrations a, compositions theta, and each
 lowest place's size s and cell of one more, e (`sizes`):
@@ -77,7 +77,7 @@ class Places(NamedTuple):
 
 
 class MeasuredTables(NamedTuple):
-    """The measured tables, `r` of one level each.
+    """The measured tables, each of one level.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class MeasuredTables(NamedTuple):
 
 
 class Directions(NamedTuple):
-    """Directions and windows.
+    """The directions of moves, and their windows.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class Directions(NamedTuple):
 
 
 class ChainState(NamedTuple):
-    """The state of a chain, changed in place.
+    """The state of a chain, which is changed in place.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class ChainState(NamedTuple):
 
 
 class TreeMessages(NamedTuple):
-    """Arrays for messages: of places, which begin at `_own`, of siblings' sums `(nodes, WIDE)`, first steps and sizes of both."""
+    """Arrays for messages of places and of sums over siblings."""
 
     own: NDArray[np.float32]
     tail: NDArray[np.float32]
@@ -198,7 +198,7 @@ class TreeMessages(NamedTuple):
 
 
 class Room(NamedTuple):
-    """A direction's changes, level by level, and arrays for one place.
+    """Scratch arrays: a direction's changes level by level, and arrays for one place.
 
     Attributes
     ----------
@@ -240,7 +240,7 @@ class Room(NamedTuple):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _touched(tables, columns, room, level, at):
-    """List from `at` on the entries of a level's tables that a direction changes; return the end of the list."""
+    """Append the entries of a level's tables that a direction changes to a list; return its length."""
     which, change = room.which, room.change
     many = at
     for r in range(tables.level.size):
@@ -267,7 +267,7 @@ def _touched(tables, columns, room, level, at):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _at(masses, size, left):
-    """Return the position at which cumulative masses pass `left`, the last of positive mass beyond; -1 if there is none."""
+    """Return the position at which cumulative masses exceed `left`, or -1 if all masses are zero."""
     last = -1
     for i in range(size):
         if masses[i] > 0.0:
@@ -296,7 +296,7 @@ def _at_of_narrow(masses, left):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _rank(u, masses, at, width):
-    """Return a number, uniform on (0, 1) if u is, at which cumulative masses are at position `at`; u if it has no mass."""
+    """Return a uniform number at which cumulative masses are at position `at`; u if that position has no mass."""
     if not masses[at] > 0.0:
         return u
     total, below = 0.0, 0.0
@@ -308,13 +308,13 @@ def _rank(u, masses, at, width):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _next(places, p, v):
-    """Return the sibling after v, a part of p; the first one after the last."""
+    """Return the next sibling of v among the children of p, and the first after the last."""
     return v + 1 if v + 1 < places.child_ptr[p + 1] else places.child_ptr[p]
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _join(rng, places, work, level, span, room):
-    """Sum the steps of every place and of the siblings after it within a window of the sum, cyclically from a random one."""
+    """Convolve the steps of every place and of the siblings after it, in cyclic order from a random one."""
     ends, width = work.ends, NARROW if level == places.level_ptr.size - 2 else WIDE
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
         first, stop = places.child_ptr[p], places.child_ptr[p + 1]
@@ -350,7 +350,7 @@ def _join(rng, places, work, level, span, room):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath={"contract"})
 def _convolve(own, at, size, after, out, shift, within, pad):
-    """Set a message to the sums of a place's steps and the message `after` it, where `within` is 1."""
+    """Convolve a place's steps with the message `after` it, where `within` is 1."""
     for i in range(WIDE):
         pad[WIDE + i] = after[i]
     for i in range(WIDE):  # apart: copies in one loop take longer
@@ -372,7 +372,7 @@ def _convolve(own, at, size, after, out, shift, within, pad):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _raise(masses):
-    """Scale masses to the sum 1 where they are small."""
+    """Scale masses to the sum 1 if they are small."""
     total = np.float32(0.0)
     for i in range(WIDE):
         total += masses[i]
@@ -383,7 +383,7 @@ def _raise(masses):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _move(rng, places, tables, moves, state, work, columns, stride, room):
-    """Draw all places' steps along a direction; return False if rounding left no mass.
+    """Draw the steps of all places along a direction; return False if rounding left no mass.
 
     Which of siblings is drawn last is random: what is left for it depends on where in the masses of their steps the numbers of
     the others lie, so that it is mirrored least.
@@ -408,7 +408,7 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _share_masses(own, at, tail, after, back, within, width, masses):
-    """Set the masses of a place's steps given that the siblings after it take what is left; return their sum.
+    """Compute the masses of a place's steps given the total for it and later siblings; return their sum.
 
     Beyond either end of a message others lie, times the zeros of `within`.
     """
@@ -447,7 +447,7 @@ def _rank_of_share(u, own, at, tail, after, back, within, width, position):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _descend(rng, places, work, room, mirrored):
-    """Draw every place's step given its parent's, or mirror the current one (0) in its law; return False if masses are lost."""
+    """Draw every place's step given its parent's, or reflect the current one; return False if masses vanish."""
     child_ptr, masses, steps, ends, total, u = (
         places.child_ptr,
         room.masses,
@@ -485,7 +485,7 @@ def _descend(rng, places, work, room, mirrored):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _step(rng, places, work, room, c, after, left, mirrored, width):
-    """Draw a place's step given the rest for it and its later siblings; return its position, or -1 if all masses vanish."""
+    """Draw a place's step given the total for it and later siblings; return its position, or -1 if all masses vanish."""
     u, own, low, masses = rng.random(), message_at(places, c), work.ends[c, 0], room.masses
     back = -low - work.ends[after, 2]
     tail, within = work.tail, room.within
@@ -521,7 +521,7 @@ def _apply(places, state, columns, stride, room):
 
 @njit(cache=True, error_model="numpy")
 def column_sweep(rng, places, tables, moves, state, work, begin, end):
-    """Move along every single column, and `moves.turns` random pairs and squares; return how many directions were left out.
+    """Move along every single column and along random pairs and squares; return how many directions were left out.
 
     Parameters
     ----------

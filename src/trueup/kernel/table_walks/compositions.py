@@ -1,4 +1,4 @@
-"""Compositions and concentrations of the hierarchical prior of histograms, drawn given the tables (Gibbs steps).
+"""Gibbs steps for the compositions and concentrations of the hierarchical prior, given the tables.
 
     theta_root,j ~ Gamma(r, rate n r),  theta_vj ~ Gamma(kappa_lj theta_parent,j + EVEN, rate kappa_lj / f_vj)
     g_vj ~ Gamma(kappa_j theta_parent,j, rate kappa_j),  x_v | T_v ~ Multinomial(T_v, g_v / sum_j g_vj)   at the lowest places
@@ -67,7 +67,7 @@ TOTALS, CELL, SCALE, SLOPE = 0, 1, 2, 3
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _seated(places, state, room, level, v, j):
-    """Return the guests of a place's cell, and its rate times its factor."""
+    """Return the number of guests at a place's cell, and its rate times its factor."""
     first, last = places.level_ptr[level], places.level_ptr.size - 2
     if level == last:
         return state.x[v - first, j] + (state.spare[v - first] == j), state.size[v - first]
@@ -76,7 +76,7 @@ def _seated(places, state, room, level, v, j):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _rates(places, state, room, level):
-    """Sum the rates of the places of a level for those above."""
+    """Sum the rates of the places of a level for the level above."""
     room[1, places.level_ptr[level - 1] : places.level_ptr[level]] = 0.0
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
         for j in range(state.theta.shape[1]):
@@ -86,7 +86,7 @@ def _rates(places, state, room, level):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _seat(rng, places, state, room, level):
-    """Draw the tables of the places of a level: the guests of those above."""
+    """Draw the numbers of tables in the restaurant of each place of a level, which are guests of the level above."""
     even = 0.0 if level == places.level_ptr.size - 2 else EVEN
     room[0, places.level_ptr[level - 1] : places.level_ptr[level]] = 0.0
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
@@ -131,7 +131,7 @@ def _log_cell(places, state, room, level, j, kappa):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_scale(places, state, room, factor):
-    """Return the log density of a common factor of the lowest level's concentrations and sizes; `room` holds the rates above."""
+    """Return the log density of a common factor of the lowest level's concentrations and sizes."""
     total, product, last = 0.0, 1.0, places.level_ptr.size - 2
     for v in range(places.level_ptr[last - 1], places.level_ptr[last]):
         for j in range(state.theta.shape[1]):
@@ -147,7 +147,7 @@ def _log_scale(places, state, room, factor):
 
 @njit(cache=True, error_model="numpy")
 def _density(places, state, room, hyper, what, level, which, log):
-    """Return the log density of a log of `what`, at a level, of a cell or place."""
+    """Return the log density of the log of a parameter `what`, of a level, cell or place."""
     if what == SLOPE:
         return log_of_slope(places, state, which, log)
     value = math.exp(log)
@@ -170,7 +170,7 @@ def _density(places, state, room, hyper, what, level, which, log):
 
 @njit(cache=True, error_model="numpy")
 def _slice(rng, places, state, room, hyper, what, level, which, value):
-    """Draw one positive number by a slice of its log; it stays where no density is known."""
+    """Draw one positive number by slice sampling of its log; keep it if its density is undefined."""
     log = math.log(value)
     floor = _density(places, state, room, hyper, what, level, which, log) + math.log(1.0 - rng.random())
     low = log - WIDTH * rng.random()
@@ -193,7 +193,7 @@ def _slice(rng, places, state, room, hyper, what, level, which, value):
 
 @njit(cache=True, error_model="numpy")
 def _learn(rng, places, state, open_, room, hyper, level):
-    """Draw the concentrations of a level, and the median that its cells share."""
+    """Draw the concentrations of a level, and their common median."""
     held, apart, wide = 1.0 / hyper.kappa_spread**2, 1.0 / hyper.cell_spread**2, 0.0
     mean = held * math.log(hyper.kappa)
     state.a[level] = _slice(rng, places, state, room, hyper, TOTALS, level, 0, state.a[level])
@@ -209,7 +209,7 @@ def _learn(rng, places, state, open_, room, hyper, level):
 
 @njit(cache=True, error_model="numpy")
 def _draw_slopes(rng, places, state, room, hyper):
-    """Draw the covariates' slopes, and set the weights that follow from them."""
+    """Draw the slopes of the covariates, and update the weights of parts."""
     for k in range(state.slope.size):
         given = math.exp(state.slope[k])
         state.slope[k] = math.log(_slice(rng, places, state, room, hyper, SLOPE, 0, k, given))
@@ -218,7 +218,7 @@ def _draw_slopes(rng, places, state, room, hyper):
 
 @njit(cache=True, error_model="numpy")
 def _scale(rng, places, state, open_, room, hyper):
-    """Scale the lowest level's concentrations and sizes together; the rates above scale with them."""
+    """Scale the lowest level's concentrations and sizes by a common random factor."""
     last = places.level_ptr.size - 2
     factor = _slice(rng, places, state, room, hyper, SCALE, last, 0, 1.0)
     state.common[last] *= factor
@@ -233,7 +233,7 @@ def _scale(rng, places, state, open_, room, hyper):
 
 @njit(cache=True, error_model="numpy")
 def draw_prior(rng, places, state, open_, alike, room, hyper, learn):
-    """Draw compositions and, if learnt, factors, concentrations and rates of uninhabited places, into `state`.
+    """Draw compositions and, if estimated, factors, concentrations and rates of uninhabited places, into `state`.
 
     Parameters
     ----------

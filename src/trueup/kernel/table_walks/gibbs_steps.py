@@ -1,4 +1,4 @@
-"""Gibbs steps of what stands behind the compositions of histograms: restaurants' tables, uninhabited places, common factors.
+"""Gibbs steps of auxiliary variables: numbers of tables in restaurants, uninhabited places, and common factors.
 
 *Tables of a Chinese restaurant* are auxiliary counts that make concentrations and shares conjugate:
 `Gamma(n + b) / Gamma(b)` is a sum over numbers m of tables of `b^m` times what does not depend on b (Antoniak 1974).
@@ -52,7 +52,7 @@ MIN_NORMAL_CONCENTRATION, MIN_NORMAL_GUESTS = 10.0, 1_000
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _by_normal_law(rng, guests, alpha):
-    """Draw the number of tables as a rounded normal with their third cumulant, within half a hundredth of the law."""
+    """Draw the number of tables from a rounded normal law corrected by the third cumulant."""
     # With p = alpha / (alpha + i) cumulants are the sums of p, of p - p^2 and of p - 3 p^2 + 2 p^3, by Euler and Maclaurin.
     near, far = 1.0 / alpha, 1.0 / (alpha + guests)
     mean = alpha * (math.log1p(guests / alpha) + 0.5 * (near - far))
@@ -66,7 +66,7 @@ def _by_normal_law(rng, guests, alpha):
 
 @njit(cache=True, error_model="numpy")
 def occupied(rng, guests, alpha):
-    """Draw how many tables `guests` occupy: guest i + 1 takes a new one with probability alpha / (alpha + i).
+    """Draw how many tables `guests` occupy in a Chinese restaurant process with parameter alpha.
 
     Beyond the first few, new tables come as points of rate `log(1 + alpha / i)` on [i, i + 1), at most one each, thinned
     from the rate alpha / (s - 1), so that the time is that of the tables, not of the guests.
@@ -93,7 +93,7 @@ def occupied(rng, guests, alpha):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def left_after(rng, count, share):
-    """Draw how many of `count` remain if each is removed with a probability; the work grows with the number removed."""
+    """Draw how many of `count` remain if each is removed with a given probability."""
     left, at, step = count, 0.0, math.log1p(-share)
     while True:
         at += math.floor(math.log(1.0 - rng.random()) / step) + 1.0
@@ -111,7 +111,7 @@ MIN_RATE = 1e-12
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _how_many(rng, weights, rate, a, total, lived, empty):
-    """Draw how many of `empty` places are inhabited beside `lived` ones that hold `total`."""
+    """Draw how many of `empty` places are inhabited, given `lived` places with `total` persons."""
     least, log, most = (0 if lived else 1), 0.0, -np.inf
     for k in range(least, empty + 1):
         alpha = (lived + k) * a
@@ -159,7 +159,7 @@ def draw_inhabited(rng, places, state):
 
 @njit(cache=True, error_model="numpy")
 def draw_rates(rng, places, state):
-    """Draw the law of the rates of uninhabited places given which they are, then the rates."""
+    """Draw the beta law of the shares of uninhabited places, then the shares."""
     first, count = places.level_ptr[-3], state.rate.size
     empty, lived = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for p in range(count):
@@ -178,7 +178,7 @@ def draw_rates(rng, places, state):
 
 @njit(cache=True, error_model="numpy")
 def _draw_law(rng, empty, lived, law):
-    """Draw mean and strength of the beta law of rates, with the rates integrated out."""
+    """Draw mean and strength of the beta law of shares, with the shares integrated out."""
     mean, strength = law
     ones, others, wide = 0, 0, 0.0
     for p in range(empty.size):
@@ -198,7 +198,7 @@ SCORE, SPREAD, CENTRED = 0, 1, 2
 
 
 class Alike(NamedTuple):
-    """Columns that have one value of an attribute: those of value k are `columns[ptr[k]:ptr[k + 1]]`."""
+    """Columns by value of an attribute: those of value k are `columns[ptr[k]:ptr[k + 1]]`."""
 
     ptr: NDArray[np.int64]
     columns: NDArray[np.int64]
@@ -206,7 +206,7 @@ class Alike(NamedTuple):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_place(places, state, alike, room, level, v, k, move):
-    """Return the log density of `exp(move)` times a place's factor of value k, its composition integrated out."""
+    """Return the log density of `exp(move)` times a place's factor of value k, with compositions integrated out."""
     total, p, times = 0.0, places.parent[v], math.exp(move)
     for i in range(alike.ptr[k], alike.ptr[k + 1]):
         j = alike.columns[i]
@@ -223,7 +223,7 @@ def _spread(hyper, normal):
 
 @njit(cache=True, error_model="numpy")
 def _density(places, state, alike, room, hyper, level, what, v, k, normal):
-    """Return the log density, less the normal prior's, of a score of place v or of a spread, for value k."""
+    """Return the log density of a score or a spread of value k, without its normal prior."""
     tau, total = state.spread[level, k], 0.0
     if what == SCORE:
         return _log_place(places, state, alike, room, level, v, k, tau * (normal - state.score[v, k]))
@@ -239,7 +239,7 @@ def _density(places, state, alike, room, hyper, level, what, v, k, normal):
 
 @njit(cache=True, error_model="numpy")
 def _ellipse(rng, given, level, what, v, k, normal):
-    """Draw a number of standard normal prior by an elliptical slice; `given` is `places, state, alike, room, hyper`."""
+    """Draw a number with standard normal prior by elliptical slice sampling."""
     other = rng.normal()
     floor = _density(*given, level, what, v, k, normal) + math.log(1.0 - rng.random())
     high = 2.0 * math.pi * rng.random()
@@ -262,7 +262,7 @@ def _multiply(state, alike, v, k, move):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _set_factors(places, state, alike, level):
-    """Set the factors of a level from scores and spreads, since repeated multiplication would drift."""
+    """Compute the factors of a level from scores and spreads."""
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
         state.factor[v] = 1.0
         for k in range(alike.ptr.size - 1):
@@ -271,7 +271,7 @@ def _set_factors(places, state, alike, level):
 
 @njit(cache=True, error_model="numpy")
 def draw_factors(rng, places, state, alike, room, hyper, level):
-    """Draw the factors of a level's places and their spreads, given guests and rates; `state` is overwritten."""
+    """Draw the factors of a level's places and their spreads, into `state`."""
     first, stop = places.level_ptr[level], places.level_ptr[level + 1]
     given = places, state, alike, room, hyper
     for v in range(first, stop):

@@ -1,4 +1,4 @@
-"""Markov chains on linked counts of a hierarchy: steps along whole vectors, at one place or between two.
+"""Markov chains on linked tables of a hierarchy, with steps along vectors at one place or between two.
 
 Every lowest place v has a table x_v of n columns, the last of which may be slacks: what inequalities leave over. Columns
 belong to pools, D_vg their sum at v. The density of all tables given concentrations a, kappa and compositions theta:
@@ -71,7 +71,7 @@ class LinkedPlaces(NamedTuple):
 
 
 class LinkedValues(NamedTuple):
-    """The measured values, `r` tables of one level each, end to end.
+    """The measured values in one array, `r` tables of one level each.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class LinkedValues(NamedTuple):
 
 
 class LinkedMoves(NamedTuple):
-    """The `k` moves with their changes, one after the other.
+    """The `k` moves with their changes.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class LinkedMoves(NamedTuple):
 
 
 class LinkedState(NamedTuple):
-    """The state of a chain, changed in place.
+    """The state of a chain, which is changed in place.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ def log_gamma(z):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def rise(x, by, up, down):
-    """Return the log of `Gamma(x + up) / Gamma(x + down)` at x + by over that at x; to 1e-8 by series for large x."""
+    """Return the change of `log (Gamma(x + up) / Gamma(x + down))` when x grows by `by`, accurate to 1e-8."""
     least = min(x, x + by)
     if least > 50.0 * max(up, down, 1.0):
         apart, middle = up - down, 0.5 * (up + down - 1.0)
@@ -180,7 +180,7 @@ def rise(x, by, up, down):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inside(moves, state, v, m, t):
-    """Return True if no column of row v falls below zero along move m by t."""
+    """Return True if no column of place v becomes negative along move m by t."""
     least = 0
     for i in range(moves.column_ptr[m], moves.column_ptr[m + 1]):
         least = min(least, state.x[v, moves.column[i]] + t * moves.by[i])
@@ -231,7 +231,7 @@ def _path(places, values, moves, state, v, m, t, stop):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _normal(places, values, moves, state, v, m, sign, stop):
-    """Add up precision and pull of t by the noise alone, from leaf v up to below the level `stop`."""
+    """Return precision and linear term of t from the noise alone, from leaf v up to below the level `stop`."""
     levels = places.level_ptr.size - 1
     node, precision, pull = places.level_ptr[levels - 1] + v, 0.0, 0.0
     for level in range(levels - 1, stop - 1, -1):
@@ -248,7 +248,7 @@ def _normal(places, values, moves, state, v, m, sign, stop):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _change(places, values, moves, state, v, m, t, stop):
-    """Move leaf v by t along m; sums above the level `stop` are left alone."""
+    """Move leaf v by t along m, without the sums above the level `stop`."""
     levels = places.level_ptr.size - 1
     for i in range(moves.column_ptr[m], moves.column_ptr[m + 1]):
         state.x[v, moves.column[i]] += t * moves.by[i]
@@ -266,7 +266,7 @@ def _change(places, values, moves, state, v, m, t, stop):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _change_both(places, values, moves, state, v, w, m, t, stop):
-    """Move leaf v by t along m, and w, if there is one, by -t."""
+    """Move leaf v by t along m, and leaf w (if any) by -t."""
     for side in range(2 if w >= 0 else 1):
         u, by = (w, -t) if side else (v, t)
         _change(places, values, moves, state, u, m, by, stop)
@@ -274,7 +274,7 @@ def _change_both(places, values, moves, state, v, w, m, t, stop):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _gain(places, values, moves, pool_of, state, v, w, m, t, stop):
-    """Return the change of the log density if v moves by t along m, and w, if there is one, by -t."""
+    """Return the change of the log density if v moves by t along m, and w (if any) by -t."""
     if t == 0:
         return 0.0
     total = 0.0
@@ -289,7 +289,7 @@ def _gain(places, values, moves, pool_of, state, v, w, m, t, stop):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _draw_on_window(rng, given, v, w, m, stop, widest, logs):
-    """Draw t from its law on a window, using `logs` as scratch; `given` is `places, values, moves, pool_of, state`."""
+    """Draw t from its law on a window, using `logs` as scratch."""
     stride = int(math.exp(rng.random() * math.log(widest + 1.0)))
     first = -int(rng.random() * WINDOW)
     top = 0.0
@@ -338,7 +338,7 @@ def _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop):
 
 @njit(cache=True, error_model="numpy")
 def linked_sweeps(rng, places, values, moves, pool_of, state, widest, steps, count):
-    """Run sweeps of all places from a state, which is overwritten.
+    """Run sweeps over all places, changing a state in place.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ def _all_leaves(rng, places, values, moves, pool_of, state, widest, steps, count
 
 @njit(cache=True, error_model="numpy")
 def near_zero_sweep(rng, places, values, moves, pool_of, state, widest, units, small, times):
-    """Draw columns that may fall to zero one at a time, each on windows, from a state, which is overwritten.
+    """Draw columns with small counts one at a time, changing a state in place.
 
     Where the prior has its peak at zero, no normal law is near: what it proposes leaves zero hardly ever.
 
@@ -408,7 +408,7 @@ def _all_small(rng, given, widest, units, small, times, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def partner(rng, places, v):
-    """Return another leaf below the parent, or below some place further up; -1 if there is none."""
+    """Return another leaf below the same parent or a higher place; -1 if there is none."""
     levels = places.level_ptr.size - 1
     node = places.parent[places.level_ptr[levels - 1] + v]
     if rng.random() > SIBLING_PROBABILITY:
@@ -423,7 +423,7 @@ def partner(rng, places, v):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def meeting_level(places, v, w):
-    """Return the level below that of the lowest place that holds two leaves."""
+    """Return the level below that of the lowest place that contains both leaves."""
     levels = places.level_ptr.size - 1
     one, other, level = places.level_ptr[levels - 1] + v, places.level_ptr[levels - 1] + w, levels - 1
     while one != other:

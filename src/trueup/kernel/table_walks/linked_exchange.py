@@ -1,4 +1,4 @@
-"""Steps of a whole place for chains of linked counts: households leave with their persons and others come, or it is drawn afresh.
+"""Markov chain steps that exchange households with their persons, or draw a place from its prior.
 
 *Exchange*, of two linked tables. Units of one pool are exchangeable under its Dirichlet-multinomial law: where r of T units,
 chosen at random, leave a table x, those that stay, z, are of that law, and s units that come one after the other from the urn of
@@ -36,7 +36,7 @@ RENEWED, APART = 10.0, 8.0
 
 
 class LinkedPools(NamedTuple):
-    """Pools of a place's columns, the free one, of households, first.
+    """The pools of a place's columns, first the free one (households).
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class LinkedPools(NamedTuple):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _leave(rng, columns, whole, count, x):
-    """Remove units of a whole from columns, each unit with equal probability."""
+    """Remove units from columns, each unit with equal probability."""
     for i in range(count):
         left, at = int(rng.random() * (whole - i)), 0
         while left >= x[columns[at]]:
@@ -64,7 +64,7 @@ def _leave(rng, columns, whole, count, x):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _come(rng, columns, count, kappa, theta, x):
-    """Add so many units to columns: each of a kind with a chance in proportion to alpha and to how many there are."""
+    """Add units to columns, one after the other by a Polya urn."""
     whole = 0.0
     for j in columns:
         whole += x[j] + max(kappa * theta[j], MIN_MASS)
@@ -80,7 +80,7 @@ def _come(rng, columns, count, kappa, theta, x):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _renew(rng, columns, whole, less, more, further, kappa, theta, x):
-    """Let `less` units of a whole leave and `more` come, and as many extra ones of each as are drawn to leave."""
+    """Remove `less` units and add `more`, and replace further ones at random."""
     both = min(further, whole - less)
     _leave(rng, columns, whole, less + both, x)
     _come(rng, columns, more + both, kappa, theta, x)
@@ -88,13 +88,13 @@ def _renew(rng, columns, whole, less, more, further, kappa, theta, x):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _at_most(rng, most):
-    """Draw a number from 0 on, each further one with a log-uniform chance."""
+    """Draw a number from 0 on, with a log-uniform probability of each further one."""
     return int(math.exp(rng.random() * math.log(most + 1.0))) - 1
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def draw_exchange(rng, pools, kappa, theta, x, by, further, persons, out):
-    """Draw a place's columns x after its number of households changes; extra units of each pool are renewed as well."""
+    """Draw a place's columns x after its number of households changes."""
     for j in range(out.size):
         out[j] = x[j]
     for g in range(pools.start.size - 1):
@@ -111,7 +111,7 @@ def draw_exchange(rng, pools, kappa, theta, x, by, further, persons, out):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _slack_inside(x, n, slack):
-    """Return True if no slack falls below zero; those of no pool may."""
+    """Return True if no slack becomes negative."""
     least = 0
     for i in range(slack.size):
         least = min(least, x[n + i] + slack[i])
@@ -120,7 +120,7 @@ def _slack_inside(x, n, slack):
 
 @njit(cache=True, error_model="numpy")
 def exchange_sweep(rng, places, values, forms, pools, state, steps):
-    """Exchange households of all places, `steps` `(leaves,)` times each, from a state, which is overwritten.
+    """Exchange households at all places, `steps` `(leaves,)` times each, changing a state in place.
 
     Parameters
     ----------
@@ -164,13 +164,13 @@ MAX_TOTAL_DISTANCE = 25.0
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_gamma_draw(rng, shape):
-    """Return the log of a gamma deviate: `U^(1 / shape)` times one of shape + 1, since small shapes underflow."""
+    """Return the log of a gamma variable, accurate for small shapes."""
     return math.log(rng.standard_gamma(shape + 1.0)) + math.log(1.0 - rng.random()) / shape
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def draw_beta_binomial(rng, count, own, other):
-    """Draw how many of a count are of one kind: beta-binomial, in time independent of the count."""
+    """Draw from a beta-binomial law, in time independent of the count."""
     if count == 0 or other <= 0.0:
         return count
     odds = _log_gamma_draw(rng, own) - _log_gamma_draw(rng, other)
@@ -179,7 +179,7 @@ def draw_beta_binomial(rng, count, own, other):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def draw_dirichlet_multinomial(rng, count, among, kappa, theta, out):
-    """Divide a count among columns by a Dirichlet-multinomial law, one column after the other from what is left."""
+    """Divide a count among columns by a Dirichlet-multinomial law, one column after the other."""
     left, last = 0.0, 0
     for j in range(among.size):
         if among[j]:
@@ -217,7 +217,7 @@ def draw_place(rng, forms, pool_of, kappa, theta, total, out):
 
 @njit(cache=True, error_model="numpy")
 def fresh_sweep(rng, places, values, forms, pool_of, state, steps):
-    """Draw small places from their prior, `steps` `(leaves,)` times each, from a state, which is overwritten."""
+    """Propose tables of small places from their prior, `steps` `(leaves,)` times each, changing a state in place."""
     levels, n = places.level_ptr.size - 2, forms.pool.shape[1]
     scratch = empty_scratch(forms)
     for v in range(steps.size):

@@ -1,4 +1,4 @@
-"""Steps of whole places for chains of linked counts: all columns at once, by normal laws near the exact ones.
+"""Markov chain steps of whole places: all columns together, from normal laws near the exact ones.
 
 Steps along one vector after the other are slow where the prior ties columns together: if persons per household are known to a
 hundredth, persons and households move together or hardly at all. Here the log density of the n cells x of a place is replaced
@@ -46,7 +46,7 @@ FLATTEST = 0.1
 
 
 class LinkedForms(NamedTuple):
-    """Sums of the `n` cells of a place that its density depends on.
+    """The sums of a place's `n` cells on which its density depends.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class LinkedForms(NamedTuple):
 
 
 class NormalPlaces(NamedTuple):
-    """Quadratic laws of the prior of each place, and how its steps went; changed in place.
+    """Quadratic approximations of each place's prior, and the success of its steps; changed in place.
 
     Attributes
     ----------
@@ -91,8 +91,7 @@ class NormalPlaces(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Arrays of one step: its columns first; mean, where the fractions were and go less the mean, factor of Q, the precision of
-    noise alone, and how far the place is from its centre, of these columns; t; and changes of slacks, sums and groups."""
+    """Scratch arrays of one step."""
 
     columns: NDArray[np.int64]
     mean: NDArray[np.float64]
@@ -117,7 +116,7 @@ def _dot(row, x):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _add(pull, precision, row, at, apart):
-    """Add the quadratic law of `at^apart`, `at` a constant and the sum of cells that a row counts."""
+    """Add the quadratic approximation of a term at the sum of cells that a row counts."""
     first = apart / at
     for i in range(row.size):
         if row[i] != 0:
@@ -128,7 +127,7 @@ def _add(pull, precision, row, at, apart):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def take_quadratic(places, forms, pool_of, state, laws):
-    """Take the quadratic laws of all places at their centres, under the concentrations and compositions of the state."""
+    """Compute the quadratic approximations of all places' priors at their centres."""
     levels, n = places.level_ptr.size - 2, laws.centre.shape[1]
     for v in range(laws.centre.shape[0]):
         node = places.level_ptr[levels] + v
@@ -161,7 +160,7 @@ def take_quadratic(places, forms, pool_of, state, laws):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=SUMS)
 def _gather(places, values, forms, state, laws, v, sign, stop, scratch, k):
-    """Add slope and precision of t at 0: of the prior at leaf v, and of noise from there up to below the level `stop`."""
+    """Add gradient and precision of t at 0, from the prior at leaf v and from the noise below the level `stop`."""
     levels, n, columns = places.level_ptr.size - 1, scratch.t.size, scratch.columns
     for i in range(k):
         if sign > 0:
@@ -193,7 +192,7 @@ def _gather(places, values, forms, state, laws, v, sign, stop, scratch, k):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=SUMS)
 def _solve(scratch, n):
-    """Factor Q in its lower half, and turn slopes into the mean, of n columns.
+    """Factor Q in place, and turn gradients into the mean, for n columns.
 
     The prior's law has no peak where it is steepest at zero, so Q may have negative pivots. Such a column is drawn by the noise
     alone and apart from those that come after it; slopes change with Q, so that the law is the same wherever the place is.
@@ -224,7 +223,7 @@ def _solve(scratch, n):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _beyond(rng, low):
-    """Draw a standard normal deviate above `low` (Robert 1995, "Simulation of truncated normal variables")."""
+    """Draw a standard normal variable above `low` (Robert 1995)."""
     while low < 0.4:
         z = rng.standard_normal()
         if z > low:
@@ -238,7 +237,7 @@ def _beyond(rng, low):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_deviate(z, other, low, high):
-    """Return the log density of drawing z from `other` between two ends, up to a common constant."""
+    """Return the log density of drawing z from `other` between two ends, up to a constant."""
     if max(low, -high) < REJECTION_END:
         return -0.5 * (z + OVER * other) ** 2 / (1.0 - OVER * OVER) - 0.5 * math.log(1.0 - OVER * OVER)
     return -0.5 * z * z - math.log(0.5 * math.erfc(max(low, -high) / math.sqrt(2.0)))
@@ -246,7 +245,7 @@ def _log_deviate(z, other, low, high):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _deviate(rng, other, low, high):
-    """Draw a deviate: mostly on the other side of `other`, or, if an end is near, beyond the nearer one."""
+    """Draw a proposal, mostly on the other side of `other`."""
     if max(low, -high) < REJECTION_END:
         return math.sqrt(1.0 - OVER * OVER) * rng.standard_normal() - OVER * other
     return _beyond(rng, low) if low > -high else -_beyond(rng, -high)
@@ -254,7 +253,7 @@ def _deviate(rng, other, low, high):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _drawn(rng, state, v, w, scratch, n):
-    """Draw t of n columns, each within its counts; return the log density of the way back less that of the way there."""
+    """Draw t of n columns within their counts; return the log ratio of the reverse to the forward proposal density."""
     q, mean, was, goes, log = scratch.factor, scratch.mean, scratch.was, scratch.goes, 0.0
     scratch.t[:] = 0
     for j in range(n - 1, -1, -1):
@@ -297,7 +296,7 @@ def _group_changes(forms, r, scratch, count):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def path_gain(places, values, forms, state, v, sign, stop, scratch):
-    """Return the change of the log density of noise and splits above leaf v, below level `stop`, if v changes by `sign` t."""
+    """Return the change of the log density of noise and splits above leaf v, below the level `stop`, if v changes by `sign` t."""
     levels, free, total = places.level_ptr.size - 1, sign * scratch.pool[0], 0.0
     node = places.level_ptr[levels - 1] + v
     for level in range(levels - 1, stop - 1, -1):
@@ -320,7 +319,7 @@ def path_gain(places, values, forms, state, v, sign, stop, scratch):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
-    """Return the change of the log density below the level `stop` if leaf v changes by `sign` t; minus infinity if forbidden."""
+    """Return the change of the log density below the level `stop` if leaf v changes by `sign` t."""
     levels, n = places.level_ptr.size - 1, scratch.t.size
     for j in range(pool_of.size):
         if state.x[v, j] + sign * (scratch.t[j] if j < n else scratch.slack[j - n]) < 0:
@@ -344,7 +343,7 @@ def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def change_place(places, values, forms, state, v, sign, stop, scratch):
-    """Change leaf v by `sign` t; sums above the level `stop` are left alone."""
+    """Change leaf v by `sign` t, without the sums above the level `stop`."""
     levels, n = places.level_ptr.size - 1, scratch.t.size
     for j in range(n):
         state.x[v, j] += sign * scratch.t[j]
@@ -375,7 +374,7 @@ def _choose(rng, columns, k):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _step(rng, given, v, w, stop, scratch, k):
-    """Draw k columns of leaf v anew given all else, or of v and w given their sum; return True if accepted."""
+    """Draw k columns of leaf v given all others, or of v and w given their sum; return True if accepted."""
     places, values, forms, pool_of, state, laws = given
     scratch.mean[:k], scratch.factor[:k, :k], scratch.noise[:k] = 0.0, 0.0, 0.0
     sides = 2 if w >= 0 else 1
@@ -419,7 +418,7 @@ def empty_scratch(forms):
 
 @njit(cache=True, error_model="numpy")
 def normal_sweep(rng, places, values, forms, pool_of, state, laws, width, steps):
-    """Draw every place jointly with other ones, and half as often alone, from a state, which is overwritten as `laws` is.
+    """Draw every place jointly with other places, and half as often alone, changing `state` and `laws` in place.
 
     Parameters
     ----------

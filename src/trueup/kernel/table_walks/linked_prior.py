@@ -1,4 +1,4 @@
-"""Compositions and concentrations of the hierarchical prior of linked counts, drawn given the tables (Gibbs steps by slices).
+"""Gibbs steps, by slice sampling, of compositions and concentrations of the prior of linked tables.
 
     theta_root ~ Dirichlet(1, .., 1),  theta_v ~ Dirichlet(kappa_l theta_parent + EVEN)                 in every pool
     x_v | D_v, theta_parent ~ Dirichlet-multinomial(kappa theta_parent)                                 at the lowest places
@@ -32,7 +32,7 @@ TOTALS, KAPPA, SHARES, SLOPE = 0, 1, 2, 3
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _climbs(counts, b):
-    """Return the sum of the logs of `Gamma(x + b) / Gamma(b)` over counts x."""
+    """Return the sum over counts x of the log of `Gamma(x + b) / Gamma(b)`."""
     total, base = 0.0, log_gamma(b)
     for x in counts:
         if x > 0:
@@ -57,7 +57,7 @@ def _log_totals(places, state, level, log, hyper):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _log_children(places, state, level, v, c, around):
-    """Return the log density of column c of the children of v given their concentration, up to a common constant."""
+    """Return the log density of column c of the children of v given their concentration."""
     first, last = places.below[v], places.below[v] + places.children[v]
     if level + 1 == places.level_ptr.size - 2:
         first, last = first - places.level_ptr[level + 1], last - places.level_ptr[level + 1]
@@ -83,7 +83,7 @@ def _log_kappa(places, state, columns, g, level, log, hyper):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _log_shares(places, state, g, level, v, i, j, whole, log):
-    """Return the log density of the log ratio of two shares of place v, of a given sum."""
+    """Return the log density of the log ratio of two shares of place v with a given sum."""
     share, total = whole / (1.0 + math.exp(-log)), 0.0
     kappa = state.kappa[level + 1, g]
     for c, theta in ((i, max(share, TINY)), (j, max(whole - share, TINY))):
@@ -95,7 +95,7 @@ def _log_shares(places, state, g, level, v, i, j, whole, log):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _log_slope(places, state, k, slope, hyper):
-    """Return the log density of a covariate's slope given the totals of all levels; `state` takes it."""
+    """Return the log density of a covariate's slope given the totals of all levels."""
     state.slope[k] = slope
     weigh_parts(places, state)
     total = -0.5 * (slope / SLOPE_SD) ** 2
@@ -121,7 +121,7 @@ def _density(given, log):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _slice(rng, given, log, width):
-    """Draw a log by a slice from its present value.
+    """Draw a log by slice sampling from its present value.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def _slice(rng, given, log, width):
 
 @njit(cache=True, error_model="numpy")
 def draw_linked_prior(rng, places, state, columns, g, hyper, learn):
-    """Draw a pool's compositions, and learnt concentrations, given the tables; `state` is overwritten.
+    """Draw a pool's compositions and estimated concentrations given the tables, into `state`.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ MIN_GAP_SCALES = 1e-4
 def normal_given_variances(
     rng: np.random.Generator, known: LinkedValues, gap: NDArray[np.float64]
 ) -> LinkedValues:
-    """Return Laplace laws as normal ones, each with a variance V drawn given the gap d of count and value.
+    """Return Laplace laws as normal ones, each with a drawn variance V given the distance d of count and value.
 
     As exp(-s |d|) is the integral of V^(-1/2) exp(-d^2 / (2 V) - s^2 V / 2), but for a factor, V being exponential before d is
     known, 1 / V is inverse normal given d (Andrews and Mallows 1974, "Scale mixtures of normal distributions"), and s^2 V

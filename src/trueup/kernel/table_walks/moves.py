@@ -1,4 +1,4 @@
-"""Moves on integer tables, and the densities that they change.
+"""Moves on integer tables, and the densities of tables.
 
 *Rows* are factors on sums of counts: the log density of a table, its change by a move, and all tables of a small fibre.
 A density on integer tables x is a product of factors, each a function of one linear combination `y = a x` (a row).
@@ -80,7 +80,7 @@ def sums(rows, x):
 
 @njit(cache=True)
 def log_levels(rows, y):
-    """Return the log factor of every row at `y` `(r,)`."""
+    """Return the log factor of every row at its values `y` `(r,)`."""
     levels = np.zeros(y.size)
     for r in range(y.size):
         levels[r] = row_log_factor(rows.factors, rows.table, r, y[r])
@@ -97,7 +97,7 @@ def log_densities(rows, tables):
 
 
 def enumerate_fibre(matrix: Any, low: Reals, high: Reals, box: tuple[Reals, Reals], most: int):
-    """List all integer tables with `low <= matrix x <= high` in a box, if there are few.
+    """List all integer tables with `low <= matrix x <= high` in a box, if they are few.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def _ends(dense: Reals, bottom: Reals, top: Reals) -> tuple[Reals, Reals]:
 
 
 def _tightened(matrix: Any, low: Reals, high: Reals, bottom: Reals, top: Reals) -> tuple[Reals, Reals]:
-    """Tighten the box by rows whose terms cannot be negative: no cell exceeds what is left of such a row."""
+    """Tighten the box by rows whose terms cannot be negative."""
     coo = matrix.tocoo()
     signed = np.ones(matrix.shape[0], bool)
     signed[coo.row[(coo.data < 0) | ~np.isfinite(bottom[coo.col])]] = False
@@ -217,7 +217,7 @@ class Batch(NamedTuple):
 
 @njit(cache=True)
 def propose(rng, moves, turns, chances, size):
-    """Draw moves: their patterns by the cumulative `chances` `(p,)`, their first cells from `turns`.
+    """Draw moves: their patterns with cumulative probabilities `chances` `(p,)`, their first cells from `turns`.
 
     A move that finds no second cell has no cells at all.
     """
@@ -238,7 +238,7 @@ def propose(rng, moves, turns, chances, size):
 
 @njit(cache=True)
 def _on_grid(dice, moves, turns, batch):
-    """Write moves among cells of the grid: from `a` to one with other coordinates in the first part, the second, both."""
+    """Write a move between cells of the grid that differ in the coordinates of one or both parts of a pattern."""
     sizes, group, bounds, kinds = moves.sizes, moves.group, moves.bounds, moves.kinds
     places, axes = moves.places, moves.axes
     pattern, used, cells, change = batch.pattern, batch.used, batch.cells, batch.change
@@ -274,7 +274,7 @@ def _on_grid(dice, moves, turns, batch):
 
 @njit(cache=True)
 def _listed_move(rng, moves, cells, change):
-    """Draw one listed vector, or the sum or difference of two, adding up repeated cells."""
+    """Draw one listed vector, or the sum or difference of two."""
     many = moves.start.size - 1
     i, j = int(rng.random() * many), int(rng.random() * many)
     used = 0

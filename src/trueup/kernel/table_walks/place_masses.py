@@ -1,4 +1,4 @@
-"""Masses of places' steps along a direction of the column sampler: prior times noise, and messages below.
+"""Masses of a place's steps in the column sampler: prior times noise, times messages from below.
 
 A lowest place's steps lie in a window, those of a place above in that of its parts' sum. Masses are multiplied up from step to
 step by the ratios of the prior's, which are rational in counts, and of normal noise, each a constant times the one before. Where
@@ -42,20 +42,20 @@ def sign(k):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def message_at(places, v):
-    """Return the start of a place's message: messages have `WIDE` steps above the lowest level, `NARROW` steps on it."""
+    """Return the start of a place's message in an array: `WIDE` steps above the lowest level, `NARROW` on it."""
     inner = places.level_ptr[-2]
     return WIDE * v if v < inner else NARROW * (v + inner)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _stirling(x):
-    """Return the rest of `log Gamma(x)` beside `(x - 1/2) log x - x` and a constant, to 1e-12 from `FAR_OUT` on."""
+    """Return the correction terms of Stirling's formula, accurate to 1e-12 from `FAR_OUT` on."""
     return (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / 1260.0 / (x * x)) / (x * x)) / x
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def log_gamma_difference(x, up, down):
-    """Return `log Gamma(x + up) - log Gamma(x + down)`: by Stirling's series for large counts, to keep digits."""
+    """Return `log Gamma(x + up) - log Gamma(x + down)`, by Stirling's series for large counts."""
     a, b = x + up, x + down
     if min(a, b) < FAR_OUT:
         return math.lgamma(a) - math.lgamma(b)
@@ -65,7 +65,7 @@ def log_gamma_difference(x, up, down):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _ratio(x, up, down, step):
-    """Return `Gamma(x + up) / Gamma(x + down)` at x + step over that at x, for a few counts."""
+    """Return the ratio of `Gamma(x + up) / Gamma(x + down)` at x + step to that at x."""
     ratio = 1.0
     for k in range(step):
         ratio *= (x + k + up) / (x + k + down)
@@ -74,7 +74,7 @@ def _ratio(x, up, down, step):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _choose_window(rng, moves, state, columns, stride, row):
-    """Choose the window of a lowest place: the current table has a uniform position in it, and no count is negative."""
+    """Choose the window of a lowest place, in which the current table has a uniform position."""
     if not state.inhabited[row]:
         return 0, 1
     low = -int(rng.random() * moves.window)
@@ -91,7 +91,7 @@ def _choose_window(rng, moves, state, columns, stride, row):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _leaf_ratios(places, state, columns, stride, row, low, size, balance, ratios):
-    """Set the ratios of the prior's masses at a lowest place to those of the step before; meaningless beyond `size`."""
+    """Write the ratios of successive prior masses at a lowest place."""
     rate, even = _rate(state, columns, row), _even(places, columns, row, balance)
     if stride == 1:
         _unit_ratios(places, state, columns, row, rate * even, low - 1.0, ratios[:NARROW])
@@ -106,7 +106,7 @@ def _leaf_ratios(places, state, columns, stride, row, low, size, balance, ratios
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _rate(state, columns, row):
-    """Return the mass of a lowest place's table without its gamma functions, for a step of one count."""
+    """Return the factor of a lowest place's mass per step, apart from gamma functions."""
     last, s, rate = len(state.kappa) - 1, state.size[row], 1.0
     for k in range(columns.size):
         whole = state.kappa[last, columns[k]] + s
@@ -116,13 +116,13 @@ def _rate(state, columns, row):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _even(places, columns, row, balance):
-    """Return by what factor per step the masses of a lowest place are multiplied."""
+    """Return the factor per step by which the masses of a lowest place are multiplied."""
     return balance[places.parent[places.level_ptr[-2] + row]] if columns.size == SINGLE else 1.0
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _unit_ratios(places, state, columns, row, rate, begin, ratios):
-    """Set the ratios of the prior's masses at a lowest place for steps of one count, from `begin` on."""
+    """Write the ratios of successive prior masses at a lowest place for steps of one count, from `begin` on."""
     last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
     p, a, total = places.parent[v], state.a[last] * state.weight[v], state.total[v] + begin
     for k in range(columns.size):
@@ -148,7 +148,7 @@ def _unit_ratios(places, state, columns, row, rate, begin, ratios):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _leaf_logs(places, state, columns, stride, row, low, size, balance, logs):
-    """Set the prior's log masses at a lowest place for steps of many counts, up to a constant."""
+    """Write the log prior masses at a lowest place for steps of many counts, up to a constant."""
     last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
     p, a, total = places.parent[v], state.a[last] * state.weight[v], state.total[v]
     each = stride * math.log(_rate(state, columns, row)) + math.log(_even(places, columns, row, balance))
@@ -166,7 +166,7 @@ def _leaf_logs(places, state, columns, stride, row, low, size, balance, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inner(places, state, columns, level, v, balance):
-    """Return the parameters beside a place's total in its gamma functions, above the lowest level, and its factor per step."""
+    """Return the gamma function parameters and the factor per step of a place above the lowest level."""
     up, down = (
         state.a[level] * state.weight[v] if level > 0 else 1.0,
         parts(places, state, v) * state.a[level + 1],
@@ -176,7 +176,7 @@ def _inner(places, state, columns, level, v, balance):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inner_ratios(places, state, columns, stride, level, v, low, size, balance, ratios):
-    """Set the prior's ratios at a place above the lowest; meaningless beyond `size`."""
+    """Write the ratios of successive prior masses at a place above the lowest level."""
     if columns.size > SINGLE:
         ratios[:WIDE] = 1.0
         return
@@ -192,7 +192,7 @@ def _inner_ratios(places, state, columns, stride, level, v, low, size, balance, 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inner_logs(places, state, columns, stride, level, v, low, size, balance, logs):
-    """Set the prior's log masses at a place above the lowest for steps of many counts, up to a constant."""
+    """Write the log prior masses at a place above the lowest level for steps of many counts."""
     logs[:] = 0.0
     if columns.size > SINGLE:
         return
@@ -204,7 +204,7 @@ def _inner_logs(places, state, columns, stride, level, v, low, size, balance, lo
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def weigh_alike(places, state, stride, balance):
-    """Set the factor per step that multiplies the masses of each place's parts, and divides its own, if totals change.
+    """Write the factor per step by which the masses of each place's parts change when totals change.
 
     A large concentration asks of every part that it grow, and of the place that it shrink, which come to nothing together. Apart,
     the masses of sums near the present one would be too small beside those of others. At a part of mean size a step up is even.
@@ -223,7 +223,7 @@ def weigh_alike(places, state, stride, balance):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _exp(x):
-    """Return the exponential of a number of 0 or less, vectorisable: to twelve digits above 1e-40, at least six below."""
+    """Return the exponential of a number of 0 or less, in a form that the compiler vectorises."""
     y = max(x, LOWEST) * 2.0**-10
     z = 1.0 + y * (1 / 8) * (1.0 + y * (1 / 9) * (1.0 + y * (1 / 10)))
     z = 1.0 + y * (1 / 4) * (1.0 + y * (1 / 5) * (1.0 + y * (1 / 6) * (1.0 + y * (1 / 7) * z)))
@@ -235,7 +235,7 @@ def _exp(x):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _normal_noise(gap, room, level, row, low, bend):
-    """Return the first ratio of the masses of normal noise from step to step.
+    """Return the first ratio of successive masses of normal noise.
 
     `bend` is half the second difference of the log mass: of one direction all places' are alike.
     """
@@ -247,7 +247,7 @@ def _normal_noise(gap, room, level, row, low, bend):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _normal_noises(gap, room, level, bend):
-    """Set first ratios of normal noise at all lowest places, vectorisable, from the present tables on.
+    """Write the first ratios of normal noise at all lowest places.
 
     `_normal_noise` gives one of these times that of a window's first step, which `room.begun` holds from the last one on.
     """
@@ -267,7 +267,7 @@ def _normal_noises(gap, room, level, bend):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _cumulate(ratios, ratio, curve, masses):
-    """Set masses by their ratios times those of normal noise, each `curve` times the one before."""
+    """Compute masses from their ratios times those of normal noise."""
     masses[0] = mass = 1.0
     for i in range(1, masses.size):
         mass *= ratios[i] * ratio
@@ -287,7 +287,7 @@ def _cumulate_narrow(ratios, ratio, curve, masses):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_noise(gap, room, level, row, stride, low, logs):
-    """Add the log masses of the noise at a place to logs."""
+    """Add the log masses of the noise at a place."""
     for k in range(room.first[level], room.first[level + 1]):
         d, far = gap[room.spot[k, 0] + row * room.spot[k, 1]], room.change[k] * stride
         slope, curve, reach = room.law[k, 0], room.law[k, 1], room.law[k, 2]
@@ -302,7 +302,7 @@ def _log_noise(gap, room, level, row, stride, low, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _message(tables, top, columns, stride, low, logs):
-    """Add the log density of the root's table under the normal law that is known besides."""
+    """Add the log density of the root's table under its normal law."""
     lean, bend = 0.0, 0.0
     for k in range(columns.size):
         lean += sign(k) * tables.pull[columns[k]]
@@ -317,7 +317,7 @@ def _message(tables, top, columns, stride, low, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def log_prior_of_total(tables, total):
-    """Return the log prior of the root's total, which is linear between known ones."""
+    """Return the log prior of the root's total, interpolated linearly between known values."""
     x, log = tables.total, tables.log_total
     k, above = 1, x.size - 1
     while k < above:
@@ -339,7 +339,7 @@ def _add_logs(logs, masses, size):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _keep(masses, own):
-    """Write masses scaled to the sum 1; return False if they have none, or are too large.
+    """Write masses scaled to the sum 1; return False if all are zero or some are too large.
 
     Loops of a length that is not known when they are compiled: those of a few known steps are written out, one by one.
     """
@@ -356,7 +356,7 @@ def _keep(masses, own):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _keep_wide(masses, size, tail, child, own):
-    """Multiply masses by those of the parts' sums, whose message is `child`, and write them scaled to the sum 1."""
+    """Multiply masses by the message of the parts' sums, and write them scaled to the sum 1."""
     total, parts = 0.0, tail[WIDE * (child + 1) : WIDE * (child + 2)]
     masses[size:WIDE] = 0.0
     for i in range(WIDE):
@@ -372,7 +372,7 @@ def _keep_wide(masses, size, tail, child, own):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_of_ratios(ratios, size, logs):
-    """Set log masses by their ratios, the first 0."""
+    """Compute log masses from their ratios, with 0 first."""
     logs[:] = 0.0
     for i in range(1, size):
         logs[i] = logs[i - 1] + math.log(ratios[i])
@@ -380,7 +380,7 @@ def _log_of_ratios(ratios, size, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _weigh_by_logs(places, tables, state, work, columns, stride, level, room, v):
-    """Set a place's law by the prior's ratios and the logs of the noise; return False if rounding left no mass."""
+    """Compute a place's law from the prior's ratios and the log noise; return False if rounding left no mass."""
     last, row, at = places.level_ptr.size - 2, v - places.level_ptr[level], message_at(places, v)
     low, size, masses, long = work.ends[v, 0], work.ends[v, 1], room.masses, stride > LONGEST
     logs = room.logs[: NARROW if level == last else WIDE]
@@ -416,7 +416,7 @@ def _weigh_by_logs(places, tables, state, work, columns, stride, level, room, v)
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def weigh_places(rng, places, tables, moves, state, work, columns, stride, level, room):
-    """Set the law of every place of a level: the prior's masses times the noise's; return False if rounding left none."""
+    """Compute the law of every place of a level, prior times noise; return False if rounding left no mass."""
     last, first, masses = places.level_ptr.size - 2, places.level_ptr[level], room.masses
     given = tables.total.size > 0 and columns.size == SINGLE
     normal, bend = level > 0 or (tables.pull.size == 0 and not given), 0.0

@@ -1,4 +1,4 @@
-"""Gamma numbers behind the counts of a hierarchy of histograms, and persons who move with them.
+"""Gamma variables behind the counts of histograms on a hierarchy, and persons who move with them.
 
 The prior is that of counts which are multinomial given gamma numbers. The total T of a place above the lowest is shared among
 its parts in proportion to numbers Gamma(a), among the lowest ones that are inhabited alone. The total of a lowest place is
@@ -72,7 +72,7 @@ def _fitted(held, kappa, power, around):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _draw_size(rng, held, kappa, power, around, s):
-    """Draw a size from a beta prime law near its own, or keep it."""
+    """Propose a size from a beta prime law near its own, and accept or keep the old one."""
     scale, shape = _fitted(held, kappa, power, around)
     if not 0.0 < shape < np.inf:
         return s
@@ -113,7 +113,7 @@ def draw_sizes(rng, places, state):
 
 
 class Rates(NamedTuple):
-    """Gamma numbers, the changes of a move, and scratch arrays.
+    """Gamma variables, the changes of a move, and scratch arrays.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ def draw_rates_of_places(rng, places, state, rates):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def find_places(places, above):
-    """Set the place of each level to which a lowest place belongs."""
+    """Write the place on each level to which a lowest place belongs."""
     last, first = places.level_ptr.size - 2, places.level_ptr[-2]
     for row in range(above.shape[1]):
         v = first + row
@@ -189,7 +189,7 @@ def find_places(places, above):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def draw_sizes_from(rng, state, rates):
-    """Draw sizes, and the cell of each one's extra person, given the gamma numbers."""
+    """Draw sizes, and the cell of each one's extra person, given the gamma variables."""
     for row in range(len(state.x)):
         whole = rates.cell[row].sum()
         if whole > 0.0:
@@ -204,7 +204,7 @@ def draw_sizes_from(rng, state, rates):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def change(tables, rates, row, j, by):
-    """Record a cell's change, and that of the measured values."""
+    """Record the change of a cell, and those of the measured values."""
     k = rates.counts[0]
     rates.at[k, 0], rates.at[k, 1], rates.by[k] = row, j, by
     rates.counts[0] += 1
@@ -228,7 +228,7 @@ def _log_mass(tables, r, y):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def log_noise(tables, state, rates):
-    """Return the log ratio of the masses of the noise, and of the root's total, after and before the recorded changes."""
+    """Return the log ratio of noise masses, and of the root's total, after and before the recorded changes."""
     log = 0.0
     if tables.total.size:
         moved = rates.by[: rates.counts[0]].sum()
@@ -251,7 +251,7 @@ def log_noise(tables, state, rates):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def settle_change(places, state, rates, taken):
-    """Carry out the recorded changes if accepted, and clear them."""
+    """Apply the recorded changes if accepted, and clear them."""
     first = places.level_ptr[-2]
     for k in range(rates.counts[0] if taken else 0):
         row, j = rates.at[k]
@@ -271,7 +271,7 @@ def settle_change(places, state, rates, taken):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def how_many_go(rng, count, weight, whole):
-    """Draw how many of a count go to a part with `weight` of `whole`."""
+    """Draw how many of a count go to a part with weight `weight` out of `whole`."""
     if count == 0 or not weight > 0.0:
         return 0
     return count if weight >= whole else rng.binomial(count, weight / whole)
@@ -279,7 +279,7 @@ def how_many_go(rng, count, weight, whole):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def leave(rng, places, tables, state, rates, level, v, chance):
-    """Let each person of a place leave with a probability; return how many do."""
+    """Remove each person of a place with a given probability; return how many leave."""
     first, low, high, gone = places.level_ptr[-2], v, v + 1, 0
     for _ in range(level, places.level_ptr.size - 2):
         low, high = places.child_ptr[low], places.child_ptr[high]
@@ -295,7 +295,7 @@ def leave(rng, places, tables, state, rates, level, v, chance):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def arrive(rng, places, tables, state, rates, level, v, count):
-    """Share arriving persons among a place's parts and their cells; return False if no rate is left."""
+    """Distribute arriving persons among a place's parts and their cells; return False if no rate is left."""
     first, last, low, high, well = places.level_ptr[-2], places.level_ptr.size - 2, v, v + 1, True
     rates.arrived[v] = count
     for _ in range(level, last):
@@ -320,7 +320,7 @@ def arrive(rng, places, tables, state, rates, level, v, count):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def fill(rng, tables, rates, row, but, count):
-    """Share persons among the cells of a lowest place except `but`; return False if no rate is left."""
+    """Distribute persons among the cells of a lowest place except `but`; return False if no rate is left."""
     whole = 0.0
     for j in range(rates.cell.shape[1]):
         whole += rates.cell[row, j] if j != but else 0.0

@@ -1,4 +1,4 @@
-"""Weights of parts in the splits of totals, by public numbers.
+"""Weights of parts in splits of totals, given by public numbers.
 
 The parameter of a part is its level's concentration a times its weight: 1, or of C siblings, m their public shares and z their
 covariates, `w_c = C m_c exp(z_c . slope) / sum_d m_d exp(z_d . slope)`, whichever of them are inhabited. So empty places are
@@ -29,7 +29,7 @@ MAX_PRODUCT = 1e120
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def parts(places, state, v):
-    """Return the weight of the parts that a place's total is split among, all but the uninhabited ones: 1 each, on average."""
+    """Return the total weight of the parts among which a place's total is split, without uninhabited ones."""
     first, stop, last = places.child_ptr[v], places.child_ptr[v + 1], places.level_ptr[-2]
     if first < last:
         return float(stop - first)
@@ -41,7 +41,7 @@ def parts(places, state, v):
 
 @njit(cache=True, error_model="numpy")
 def weigh_parts(places, state):
-    """Set the weights of all parts by their public numbers."""
+    """Compute the weights of all parts from their public numbers."""
     weight, first = state.weight, 1
     while first < weight.size:
         stop, top, whole = first, -np.inf, 0.0
@@ -61,7 +61,7 @@ def weigh_parts(places, state):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def draw_each(rng, places, state, p, rate):
-    """Draw one by one, given the others, which parts of a place without persons are inhabited."""
+    """Draw, one by one, which parts of a place without persons are inhabited."""
     first, stop, last, lived = places.child_ptr[p], places.child_ptr[p + 1], places.level_ptr[-2], 0
     for v in range(first, stop):
         lived += state.inhabited[v - last]
@@ -85,7 +85,7 @@ def log_rise(x, b):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def risen(x, b, total, product):
-    """Multiply `exp(total) product` by `Gamma(x + b) / Gamma(b)`, so that one log serves many products."""
+    """Multiply `exp(total) product` by `Gamma(x + b) / Gamma(b)`, with one log for many products."""
     if x >= PRODUCT:
         return total + math.lgamma(x + b) - math.lgamma(b), product
     for i in range(x):
@@ -115,7 +115,7 @@ def log_totals(places, state, level, a):
 
 @njit(cache=True, error_model="numpy")
 def log_of_slope(places, state, which, slope):
-    """Return the log density of a covariate's slope given the totals of all levels; `state` takes it."""
+    """Return the log density of a covariate's slope given the totals of all levels."""
     state.slope[which] = slope
     weigh_parts(places, state)
     total = -0.5 * (slope / SLOPE_SD) ** 2

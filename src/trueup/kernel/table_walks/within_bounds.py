@@ -1,4 +1,4 @@
-"""Probability that the counts of a given total lie within the bounds of places, under the prior of histograms.
+"""The probability, given the total, that counts satisfy bounds of places under the prior of histograms.
 
 A flat total that is split among places which differ much meets upper bounds of all the less often the larger it is. Bounds
 are to say nothing of the total itself, so its prior is divided by that probability, averaged over concentrations and rates of
@@ -51,7 +51,7 @@ NUMBERS = 5
 
 
 class _Kind(NamedTuple):
-    """Everything that a place's law depends on: its level, its bounds, and the numbers of its parts by kind."""
+    """All that a place's law depends on: its level, its bounds, and its numbers of parts by kind."""
 
     level: int
     low: int
@@ -60,7 +60,7 @@ class _Kind(NamedTuple):
 
 
 class _Prior(NamedTuple):
-    """Concentrations of each level below the root; parameters of the beta law of rates of uninhabited places; tilts."""
+    """Concentrations by level, parameters of the beta law of uninhabited shares, and tilts."""
 
     a: Reals
     rates: tuple[float, float]
@@ -68,7 +68,7 @@ class _Prior(NamedTuple):
 
 
 class TotalsWithin(NamedTuple):
-    """Totals `at`, and up to a constant the log probabilities `log` that counts of each meet the bounds."""
+    """Totals `at` with the log probabilities `log`, up to a constant, that all bounds hold."""
 
     at: Reals
     log: Reals
@@ -83,7 +83,7 @@ def log_within_bounds(
     lognormal: tuple[float, float] | None = None,
     least: float = 0.0,
 ) -> TotalsWithin:
-    """Return the log probability that counts of places meet bounds, by the root's total.
+    """Return the log probability, by the root's total, that counts of places satisfy bounds.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def log_within_bounds(
 
 
 def _prior(z: Reals, tilts: Reals, lognormal: tuple[float, float] | None) -> _Prior:
-    """Return the prior's numbers at a point of which all are standard normal; a mean of law beta (1/2, 1) is a square."""
+    """Return the prior's parameters at a point of independent standard normal coordinates."""
     if lognormal is None:
         return _Prior(np.minimum(ndtr(z) / ndtr(-z), MOST_ALIKE), INHABITED, tilts)
     a = np.minimum(lognormal[0] * np.exp(lognormal[1] * z[:-2]), MOST_ALIKE)
@@ -133,7 +133,7 @@ def _prior(z: Reals, tilts: Reals, lognormal: tuple[float, float] | None) -> _Pr
 
 
 def _weights(z: Reals, laws: list[tuple[Reals, Reals]]) -> Reals:
-    """Return log weights `(k,)` of points drawn in equal numbers from normal laws, which make them standard normal."""
+    """Return log importance weights `(k,)` of points from normal laws, relative to the standard normal law."""
     drawn = [
         -0.5 * (np.linalg.solve(root, (z - centre).T) ** 2).sum(axis=0) - np.linalg.slogdet(root)[1]
         for centre, root in laws
@@ -142,7 +142,7 @@ def _weights(z: Reals, laws: list[tuple[Reals, Reals]]) -> Reals:
 
 
 def _fitted(z: Reals, log: Reals) -> tuple[Reals, Reals]:
-    """Return mean and root of the covariance of a normal law wider than weighted points."""
+    """Return mean and root of the covariance of a normal law that is wider than weighted points."""
     p = np.exp(np.maximum(log - max(log.max(), LOWEST), LOWEST))
     p /= p.sum()
     centre = p @ z
@@ -151,7 +151,7 @@ def _fitted(z: Reals, log: Reals) -> tuple[Reals, Reals]:
 
 
 def _evenly(count: int, dims: int) -> Reals:
-    """Return points `(count, dims)` that fill a cube evenly: Roberts's sequence, whose ratio solves `x^(dims + 1) = x + 1`."""
+    """Return points `(count, dims)` evenly spread over a cube, by Roberts's sequence."""
     x = 2.0
     for _ in range(50):
         x = (1.0 + x) ** (1.0 / (dims + 1))
@@ -168,7 +168,7 @@ def _kind_of_root(level_ptr: Integers, child_ptr: Integers, low: list[int], high
 
 
 def _log_within(kind: _Kind, prior: _Prior, known: dict[_Kind, Reals]) -> Reals:
-    """Return the log probability, at points of a place's total, that all below it keep their bounds."""
+    """Return the log probability, at grid points of a place's total, that all places below it satisfy their bounds."""
     x, _ = _points(kind.low, kind.high)
     if not kind.parts:
         return np.zeros(len(x))
@@ -185,7 +185,7 @@ def _log_within(kind: _Kind, prior: _Prior, known: dict[_Kind, Reals]) -> Reals:
 
 
 def _cumulants(kind: _Kind, prior: _Prior, known: dict[_Kind, Reals]) -> Reals:
-    """Return `(3, tilts)` of a part's law: the log of its sum when tilted, mean and variance."""
+    """Return the log sum, mean and variance `(3, tilts)` of a part's tilted law."""
     x, log_weight = _points(kind.low, kind.high)
     a = prior.a[kind.level - 1]
     return _tilted(x, log_weight + _log_within(kind, prior, known), a, prior.tilts)
@@ -218,14 +218,14 @@ def _saddle(log: Reals, mean: Reals, variance: Reals, tilt: Reals) -> Reals:
 
 
 def _without(total: Reals, a: float) -> Reals:
-    """Return `_saddle` of totals of parts without bounds, whose concentrations add up to a."""
+    """Return the saddlepoint approximation for the total of parts without bounds with total concentration a."""
     total = np.maximum(total, 1e-300)
     tilt = -np.log1p(a / total)
     return _saddle(a * np.log1p(total / a), total, total * (1.0 + total / a), tilt)
 
 
 def _inhabited(kind: _Kind, prior: _Prior) -> list[tuple[float, list[int]]]:
-    """Return log probabilities of the numbers of inhabited parts of each kind, at a few representative numbers."""
+    """Return log probabilities of the numbers of inhabited parts of each kind."""
     counts = [many for _, many in kind.parts]
     size = sum(counts)
     if kind.level < len(prior.a) - 1 or size == 1 or any(part.low > 0 for part, _ in kind.parts):
@@ -240,7 +240,7 @@ def _inhabited(kind: _Kind, prior: _Prior) -> list[tuple[float, list[int]]]:
 
 
 def _shared(number: int, counts: list[int]) -> list[int]:
-    """Return a number of parts shared among kinds in proportion to how many there are of each."""
+    """Return a number of parts divided among kinds in proportion to their sizes."""
     return np.diff(np.cumsum([0, *counts]) * number // sum(counts)).tolist()
 
 
@@ -252,7 +252,7 @@ def _log_beta_binomial(k: int, size: int, empty: float, lived: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _points(low: int, high: int) -> tuple[Reals, Reals]:
-    """Return the counts at which a place's laws are tabled, and their log weights in sums over all counts."""
+    """Return the counts at which a place's laws are tabulated, and their log weights in sums."""
     ends = [low + WHOLE]
     while ends[-1] <= high:
         ends.append(low + 2 * (ends[-1] - low))
@@ -268,5 +268,5 @@ def _points(low: int, high: int) -> tuple[Reals, Reals]:
 
 @lru_cache(maxsize=1)
 def _legendre() -> tuple[Reals, Reals]:
-    """Return nodes and weights of Gauss and Legendre on an octave."""
+    """Return nodes and weights of Gauss-Legendre quadrature on an octave."""
     return np.polynomial.legendre.leggauss(OCTAVE)

@@ -1,4 +1,4 @@
-"""Counts on a tree: least squares, nonnegative, whole, from the top.
+"""Counts on a tree: least squares, nonnegative and whole-number solutions, from the top down.
 
 Here: trees of counts: sums, and weighted least squares in two passes.
 
@@ -37,7 +37,7 @@ from trueup.kernel.compiled import njit
 
 @njit(cache=True)
 def most_children(child_ptr):
-    """Return the largest number of children of any node, the scratch size for work on siblings."""
+    """Return the largest number of children of any node, which is the size of scratch arrays."""
     most = 0
     for v in range(child_ptr.size - 1):
         most = max(most, child_ptr[v + 1] - child_ptr[v])
@@ -46,7 +46,7 @@ def most_children(child_ptr):
 
 @njit(cache=True)
 def fuse(own, below):
-    """Combine two variances of one total: the gain on the node's own value, and the fused variance."""
+    """Combine two variances of one total; return the gain of the node's own value, and the combined variance."""
     if own == np.inf or (below == 0.0 and own > 0.0):
         return 0.0, below
     if own == 0.0 or below == np.inf:
@@ -57,7 +57,7 @@ def fuse(own, below):
 
 @njit(cache=True)
 def messages(child_ptr, variance):
-    """Weigh measurements on the way up, from variances alone.
+    """Return the weights of measurements in the upward pass, from variances alone.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def messages(child_ptr, variance):
 
 @njit(cache=True)
 def shares(child_ptr, spread):
-    """Return the part of its parent's correction that each node takes, V_c / U with its limits, (n,)."""
+    """Return the share of its parent's correction that each node takes, V_c / U with its limits, (n,)."""
     share = np.zeros(spread.size)
     for v in range(spread.size):
         a, b = child_ptr[v], child_ptr[v + 1]
@@ -131,7 +131,7 @@ def unidentified(child_ptr, spread):
 
 @njit(cache=True)
 def sweep_up(child_ptr, gain, x):
-    """Replace measurements by their least-squares estimates from each node's subtree, (n,) in place."""
+    """Replace measurements by least-squares estimates from each node's subtree, (n,) in place."""
     for v in range(x.size - 1, -1, -1):
         below = x[child_ptr[v] : child_ptr[v + 1]].sum()
         if gain[v] == 0.0:  # an unmeasured value may be anything, even NaN
@@ -194,7 +194,7 @@ def _solve(child_ptr, gain, share, values):
 
 @njit(cache=True)
 def posterior_variances(child_ptr, spread):
-    """Return the variance of every least-squares count, (n,), in closed form and linear time.
+    """Return the variance of every least-squares count, (n,), by a formula in linear time.
 
     Given the parent's count, a child's has variance ``V_c - V_c^2 / U`` whatever the rest of the tree says,
     and moves with the parent by its share ``V_c / U``; so

@@ -60,7 +60,7 @@ def project_part(a, b, spread, lower, upper, total, x, free):
 
 @njit(cache=True)
 def _fix_variables(free, size, spread, lower, upper, total, x):
-    """Fix parts at bounds until the remaining price moves none of the others across one."""
+    """Fix parts at their bounds until the remaining price moves no other part across its bound."""
     equal = size > 0 and spread[free[0]] == np.inf  # all of them are: any common variance will do
     while size > 0:
         value, room = 0.0, 0.0
@@ -103,7 +103,7 @@ def topdown(
     overwrite_bounds: bool = False,
     shrink: bool = False,
 ) -> tuple[np.ndarray, int]:
-    """Reconcile from the top: each parent's children are projected on its total, within their bounds.
+    """Reconcile from the top down: project each parent's children onto its total, within their bounds.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def topdown_rows(child_ptr, exact, gain, spread, lower, upper, low, high, values
 
 @njit(cache=True)
 def attainable(child_ptr, exact, lower, upper, values, low, high):
-    """Write the attainable totals, given bounds and exact values, into ``low`` and ``high``.
+    """Write the totals that bounds and exact values allow into ``low`` and ``high``.
 
     Returns -1, or the first node that has none.
     """
@@ -194,7 +194,7 @@ MAX_NEWTON_STEPS, PRECISE = 30, 1e-10
 
 @njit(cache=True)
 def shrink_part(a, b, spread, lower, upper, total, estimates, x):
-    """Shrink the projected parts ``a .. b - 1`` of ``x`` in place, given their ``estimates`` (b - a,) before.
+    """Shrink the projected parts ``a .. b - 1`` of ``x`` in place, given their earlier ``estimates`` (b - a,).
 
     Left as projected where a part that is not exact has no measurement, a variance below 36 or an upper bound.
     """
@@ -237,7 +237,7 @@ def shrink_part(a, b, spread, lower, upper, total, estimates, x):
 
 @njit(cache=True)
 def _shrunk(variance, y, threshold):
-    """Return the remainder of a part that is y above its bound, and its derivative by y."""
+    """Return the shrunken excess of a part that lies y above its bound, and its derivative by y."""
     if y <= 0.0 or variance == 0.0:
         return 0.0, 0.0
     share = SHARE * min(1.0, threshold * math.sqrt(variance))

@@ -1,4 +1,4 @@
-"""Whole numbers on a tree: the totals that bounds leave attainable, and controlled rounding.
+"""Whole numbers on a tree: the totals that bounds allow, and controlled rounding.
 
 *Bounds.* A node's total lies within its own bounds and between the sums of its children's. Once both hold from the
 leaves up, every total within a node's bounds can be split among its children (each within theirs), so the
@@ -35,7 +35,7 @@ WHOLE = 0.5
 
 @njit(cache=True)
 def propagate(child_ptr, lower, upper):
-    """Tighten bounds from the leaves up, in place, until they are the attainable totals.
+    """Tighten bounds from the leaves up, in place, to the totals that are attainable.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def propagate(child_ptr, lower, upper):
 
 
 def conflict(child_ptr: np.ndarray, lower: np.ndarray, upper: np.ndarray, node: int) -> np.ndarray:
-    """Find a smallest set of nodes whose own bounds leave ``node`` without an attainable total.
+    """Find a smallest set of nodes whose bounds leave ``node`` without an attainable total.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def _conflict_nodes(node: int, others: set[int]) -> np.ndarray:
 
 
 def _frontier(child_ptr: np.ndarray, own: np.ndarray, tight: np.ndarray, node: int) -> dict[int, float]:
-    """Return the highest descendants whose own lower bounds are as tight as those below them make it."""
+    """Return the highest descendants whose own lower bounds are as tight as the bounds below them."""
     found: dict[int, float] = {}
     open_nodes = [node]
     for v in open_nodes:
@@ -127,7 +127,7 @@ def _frontier(child_ptr: np.ndarray, own: np.ndarray, tight: np.ndarray, node: i
 
 
 def _enough(demands: dict[int, float], limit: float) -> set[int]:
-    """Return the fewest demands (above 0, or infinite below) that together exceed the limit."""
+    """Return the fewest demands that together exceed the limit."""
     if not demands or min(demands.values()) < 0.0:  # none: the value of a leaf against its own bound
         return set(demands)
     chosen, total = set(), 0.0
@@ -197,7 +197,7 @@ def _round_rows(child_ptr, weight, values, seeds):
 
 @njit(cache=True)
 def _least_costs(child_ptr, weight, values, seed, low, marginal, order, ties):
-    """Compute from the leaves up each node's lower choice and the cost of one more (inf: there is no choice)."""
+    """Compute, from the leaves up, each node's lower choice and the cost of one more (inf: impossible)."""
     for v in range(values.size - 1, -1, -1):
         low[v], fraction = split_total(values[v])
         marginal[v] = weight[v] * (1.0 - 2.0 * fraction) if fraction > 0.0 else np.inf
@@ -216,7 +216,7 @@ def _least_costs(child_ptr, weight, values, seed, low, marginal, order, ties):
 
 @njit(cache=True)
 def _carry_out(child_ptr, seed, chosen, marginal, order, ties):
-    """Round up from the root down the children whose marginal costs are least."""
+    """Round up, from the root down, the children with the smallest marginal costs."""
     chosen[0] += marginal[0] < 0.0
     for v in range(chosen.size):
         a, b = child_ptr[v], child_ptr[v + 1]
@@ -231,7 +231,7 @@ def _carry_out(child_ptr, seed, chosen, marginal, order, ties):
 
 @njit(cache=True)
 def split_total(value):
-    """Split a count into its floor (int64) and its fraction, which is 0 within the tolerance."""
+    """Split a count into its floor (int64) and its fraction, rounded to 0 within the tolerance."""
     tolerance = max(RESOLUTION, ROUNDING_ERRORS * abs(value))
     nearest = np.rint(value)
     if abs(value - nearest) <= tolerance:
@@ -242,7 +242,7 @@ def split_total(value):
 
 @njit(cache=True)
 def _open(a, b, marginal, order):
-    """List the nodes that have a choice; return how many."""
+    """List the nodes that can be rounded either way; return how many there are."""
     size = 0
     for c in range(a, b):
         if marginal[c] < np.inf:
@@ -262,7 +262,7 @@ def hashed(node, seed):
 
 @njit(cache=True)
 def _select(order, ties, size, rank, marginal, seed):
-    """Put the ``rank`` cheapest first (quickselect), ties by ascending hash, and return the next one."""
+    """Move the ``rank`` cheapest to the front (quickselect), ties by hash, and return the next one."""
     for k in range(size):
         ties[k] = hashed(order[k], seed)
     first, last = 0, size - 1

@@ -89,7 +89,7 @@ class PosteriorAnswer(ThreeLines):
 
     @property
     def rests_on(self) -> str:
-        """Return how many draws of which record the answer is based on."""
+        """Return a sentence on the draws and the record on which the answer is based."""
         chains, draws, _ = self.posterior.draws.shape
         return f"{chains * draws:,} {self.posterior.drawn.kind}, of the record {self.posterior.source[:12] or 'not named'}"
 
@@ -149,7 +149,7 @@ class CountChanges(ThreeLines):
 
     @property
     def direction(self) -> NDArray:
-        """Return `(k,)` what the interval shows: more, fewer, or `not known` if it holds 0."""
+        """Return `(k,)` the sign that the interval shows: more, fewer, or `not known` if it contains 0."""
         low, high = self.figures["low"], self.figures["high"]
         return np.where(low > 0, "more", np.where(high < 0, "fewer", "not known"))
 

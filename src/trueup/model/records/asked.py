@@ -1,4 +1,4 @@
-"""Questions to draws: sums, differences, ratios, ranks and comparisons of named counts."""
+"""Questions to draws: sums, differences, ratios, ranks and comparisons of counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COMPARED: dict[type, Callable] = {
 
 
 def _whole_or_real(operation: Callable) -> Callable:
-    """Return the operation in whole numbers if its results stay below 2^62, else in real ones, to avoid overflow."""
+    """Return the operation in whole numbers if results stay below 2^62, else in real numbers."""
 
     def combine(left: NDArray, right: NDArray) -> NDArray:
         real = operation(left.astype(float), right.astype(float))
@@ -70,7 +70,7 @@ class AskedDraws:
     event: bool = False
 
     def with_other(self, other: AskedDraws, combine: Callable) -> AskedDraws:
-        """Combine with another answer draw by draw; a single quantity is combined with each place of the other."""
+        """Combine two answers draw by draw; a single quantity is combined with each place of the other."""
         if self.names is not None and other.names is not None and self.names != other.names:
             raise SpecError(
                 f"'{self.level}' and '{other.level}' hold different places, so that they cannot be combined place by "
@@ -160,7 +160,7 @@ class _Reader:
         raise self._error("holds what cannot be computed")
 
     def _refuse_crossed(self, left: ast.expr, right: ast.expr) -> None:
-        """Refuse a ratio of one place's count to every place's of a level: it looks like a share but is none."""
+        """Refuse a ratio of one place's count to those of all places of a level, which looks like a share."""
         above, below = (self.names.find(n) if (n := _name(node)) else None for node in (left, right))
         if above is None or below is None or not above.single or below.single:
             return
@@ -177,7 +177,7 @@ class _Reader:
             )
 
     def _combined(self, left: AskedDraws, right: AskedDraws, combine: Callable) -> AskedDraws:
-        """Combine two quantities, pairing each place with the one that holds it on a level above."""
+        """Combine two quantities, pairing each place with the one above it in the hierarchy."""
         levels = self.names.cells.tree.levels
         if left.level in levels and right.level in levels:
             finer = max(left.level, right.level, key=levels.index)
@@ -206,7 +206,7 @@ class _Reader:
         )
 
     def _rank(self, node: ast.expr) -> AskedDraws:
-        """Rank one place among those of its level, or every place by any quantity; 1 is the largest, ties share the best rank."""
+        """Rank one place, or every place, within its level by any quantity; 1 is the largest."""
         if (name := _name(node)) is not None:
             count = self.names.find(name)
             if count.single:
@@ -229,6 +229,6 @@ def _name(node: ast.expr) -> str | None:
 
 
 def _where_defined(left: NDArray, right: NDArray, holds: NDArray) -> NDArray:
-    """Return whether an event holds as 0 or 1, NaN where a side is undefined."""
+    """Return 1 where an event holds, 0 where it does not, and NaN where a side is undefined."""
     gaps = np.isnan(left) | np.isnan(right)
     return np.where(gaps, np.nan, holds) if gaps.any() else holds.astype(np.int64)

@@ -1,4 +1,4 @@
-"""The record of `assess`: effects of a spec's choices on counts, each figure with its Monte Carlo error.
+"""The record of `assess`: effects of a spec's choices, each figure with its Monte Carlo error.
 
 Every figure is a function of the true counts, so the record is confidential unless its truth is public.
 """
@@ -174,11 +174,11 @@ class Assessment(ThreeLines):
 
     @property
     def interrupted(self) -> bool:
-        """Return True if fewer replicates were made than asked for."""
+        """Return True if fewer replicates were made than requested."""
         return self.replicates < self.asked
 
     def shown_budgets(self, methods: Iterable[object], budgets: Iterable[object]) -> list[str]:
-        """Return the cost of each method: a budget, or a statement that there is no guarantee."""
+        """Return the cost of each method: a budget, or a note that it has no guarantee."""
         others = {method.label for method in self.methods if method.verb == COMPARATOR}
         return [
             "no guarantee" if str(method) in others else str(budget)
@@ -186,7 +186,7 @@ class Assessment(ThreeLines):
         ]
 
     def rows(self, **wanted: str) -> Columns:
-        """Return rows of the long table whose columns hold the wanted values.
+        """Return the rows of the long table that have the wanted values.
 
         Raises
         ------
@@ -201,7 +201,7 @@ class Assessment(ThreeLines):
         return {name: column[held] for name, column in self.summary.items()}
 
     def _known_rows(self, wanted: Mapping[str, str]) -> Columns:
-        """Return rows that hold the wanted values; refuse values that occur nowhere in their column."""
+        """Return the rows with the wanted values; refuse values that do not occur."""
         for name, value in wanted.items():
             known = sorted(set(self.summary[name].tolist())) if name in KEYS else [value]
             if value not in known:

@@ -1,4 +1,4 @@
-"""Results of inference methods, the intervals stated for a quantity, and contradictions found.
+"""Results of inference methods, their intervals, and contradictions found.
 
 One file: an interval is read off what was drawn.
 """
@@ -25,7 +25,7 @@ LOWEST, NEARER = 20, 5
 def shorter_ends(
     quantile: Callable[[float], NDArray], least: NDArray, level: float
 ) -> tuple[NDArray, NDArray]:
-    """Return the ends of equal tails, or where that is shorter, of an interval from the least possible value.
+    """Return the ends of the equal-tailed interval, or of one from the least possible value if that is shorter.
 
     Equal tails leave out the least value wherever it has less than `(1 - level) / 2` of the probability, even if values nearby
     are the most probable: where noise is wide, no interval would ever hold a true count of 0. If values fall off from
@@ -53,7 +53,7 @@ def shorter_ends(
 
 
 def interval_of_draws(draws: NDArray, level: float | str) -> tuple[NDArray, NDArray]:
-    """Return the ends of the interval that holds at least `level` of draws `(draws, ...)`, by `shorter_ends`.
+    """Return the ends of an interval that contains at least `level` of draws `(draws, ...)`.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def ends_of_sorted(draws: NDArray, level: float) -> tuple[NDArray, NDArray]:
 
 
 def quantile_at(count: int, probability: float) -> int:
-    """Return the position of a quantile among so many sorted draws: the first that reaches the probability.
+    """Return the position of a quantile among sorted draws.
 
     Examples
     --------
@@ -100,7 +100,7 @@ GROUPS = 1 << 10
 
 @dataclass(frozen=True, eq=False)
 class Marginals:
-    """Exact probability masses of several integer counts, each on its own window.
+    """Exact probability masses of several counts, each on its own window.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Marginals:
     def of_some(
         cls, exact: tuple[NDArray[np.int64], NDArray[np.int64], Reals], groups: NDArray[np.int64]
     ) -> Marginals:
-        """Return the marginals of some counts, given start, offset and masses of all."""
+        """Return the marginals of some counts from the masses of all."""
         start, offset, masses = exact
         sizes = np.diff(start)[groups]
         ends = np.cumsum(sizes)
@@ -185,7 +185,7 @@ class Marginals:
         }
 
     def _blockwise(self, each: Callable[[_Block], NDArray]) -> NDArray:
-        """Evaluate some groups at a time, so that memory stays small for a nation."""
+        """Evaluate groups in blocks, to limit memory."""
         edges = np.append(np.arange(0, len(self.offset), GROUPS), len(self.offset))
         found = [each(_Block.of(self, int(first), int(last))) for first, last in pairwise(edges)]
         return np.concatenate(found) if found else np.zeros(0)
@@ -280,7 +280,7 @@ class Drawn:
 
     @property
     def kind(self) -> str:
-        """Return in words what the draws are; convergence is claimed only if moves are known to reach every table.
+        """Return words for the kind of draws; convergence is claimed only if it is proved.
 
         Examples
         --------

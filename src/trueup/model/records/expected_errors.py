@@ -1,4 +1,4 @@
-"""Expected errors of released counts, by table and size of the released count, and margins of error from them."""
+"""Expected errors of released counts by table and size, and margins of error from them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ErrorClass:
         return cls(table, 0, 0, 0.0, error, tuple(max(ceil(q - 0.5), 0) for q in quantiles))
 
     def as_forecast(self) -> ErrorClass:
-        """Return the class with no margin of 0 at 90 % or more, since the share of zero counts is unknown before a release.
+        """Return the class with a margin of at least 1 at 90 % or more, because zeros are not known before a release.
 
         Classes that hardly err (root mean squared error up to `CERTAIN`) stay as they are.
 
@@ -107,7 +107,7 @@ class ErrorClass:
 
 
 def reached_margin(size: NDArray, share: float) -> float:
-    """Return the least of the ordered absolute errors (e,) that a share of them does not exceed."""
+    """Return the smallest sorted absolute error (e,) that a given share does not exceed."""
     return float(size[max(int(np.ceil(share * len(size) - 1e-9)), 1) - 1])
 
 
@@ -161,7 +161,7 @@ class ExpectedErrors:
         return list(dict.fromkeys(c.table for c in self.classes))
 
     def at(self, errors: Mapping[Margin, NDArray]) -> ExpectedErrors:
-        """Return the record with the errors of some tables replaced by normal ones with their standard errors (counts)."""
+        """Return the record with normal errors for some tables."""
         root = {table: float(np.sqrt(np.square(e).mean())) for table, e in errors.items()}
         rows = (
             (ErrorClass.normal(table, root[table]),) if table in root else classes
@@ -170,11 +170,11 @@ class ExpectedErrors:
         return replace(self, classes=tuple(c for row in rows for c in row))
 
     def as_forecast(self) -> ExpectedErrors:
-        """Return the errors for a release that is still to be made; see `ErrorClass.as_forecast`."""
+        """Return the errors of a release that is yet to be made; see `ErrorClass.as_forecast`."""
         return replace(self, classes=tuple(c.as_forecast() for c in self.classes))
 
     def labelled(self) -> list[tuple[ErrorClass, str]]:
-        """Return every class with the range of its released counts in words.
+        """Return every class with its range of released counts as text.
 
         Examples
         --------

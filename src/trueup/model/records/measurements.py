@@ -42,7 +42,7 @@ class LeftOut:
     most: int
 
     def margin_of_error(self, level: float | str = NINE_OF_TEN) -> int:
-        """Return how far the number may be off (records), with the given probability."""
+        """Return the margin of error (records) at the given probability."""
         return self.law.tail(1 - probability_of(level)).counts
 
     def __repr__(self) -> str:
@@ -51,7 +51,7 @@ class LeftOut:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Measurements(Tabled):
-    """Noisy counts, drawn once; everything after them is post-processing.
+    """Noisy counts that were drawn once; later results are post-processing.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Measurements(Tabled):
             _refuse_unusable(self.cells, header, values)
 
     def _lines(self) -> tuple[str, str, str]:
-        """Return the record in three lines, without any of its counts."""
+        """Return three lines that describe the record, without counts."""
         title = self.spec.title if self.spec else "spec not known"
         tables = dict.fromkeys(str(header.margin) for header in self.headers)
         cost = self.guarantee.line
@@ -183,12 +183,12 @@ class Measurements(Tabled):
         return values, reach, exact
 
     def shown(self, margin: Margin | str) -> NDArray:
-        """Return the published numbers `(groups,)` of a margin, exact ones too; masked where there is a code or nothing."""
+        """Return the published numbers `(groups,)` of a margin; masked where there is a code or nothing."""
         return self._best(margin, 0.5)[0]
 
     @cached_property
     def value_bounds(self) -> tuple[Bound, ...]:
-        """Return the bounds that perturbed values put on their counts, one per header."""
+        """Return the bounds that perturbed values imply for their counts, one per header."""
         found = []
         for header, values in zip(self.headers, self.values):
             if header.law.additive:
@@ -211,7 +211,7 @@ class Measurements(Tabled):
         return known
 
     def by(self, spec: Spec | Problem | None) -> Problem:
-        """Return the problem of another spec of the same cells, by default the record's own.
+        """Return the problem of another spec with the same cells, or the record's own.
 
         Raises
         ------

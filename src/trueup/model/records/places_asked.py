@@ -1,4 +1,4 @@
-"""Counts named in a question: a place or all places of a level, with values of attributes.
+"""Counts named in a question: one place or all places of a level, with attribute values.
 
 One file: every way to name counts is read into the same record.
 """
@@ -17,7 +17,7 @@ from trueup.model.cells import Cells, Margin
 
 
 class OwnAreas(Protocol):
-    """Areas off the hierarchy; see `trueup.planning.AreaTable`."""
+    """Areas that cut across the hierarchy; see `trueup.planning.AreaTable`."""
 
     @property
     def column(self) -> str:
@@ -31,12 +31,12 @@ class OwnAreas(Protocol):
 
     @property
     def area(self) -> NDArray[np.int64]:
-        """Return which area holds the place of `leaf`."""
+        """Return the area of each place in `leaf`."""
         ...
 
     @property
     def leaf(self) -> NDArray[np.int64]:
-        """Return the places of the last level that areas hold."""
+        """Return the places of the last level in areas."""
         ...
 
 
@@ -74,7 +74,7 @@ class PlacesAsked:
         return cls(own.column, own.names, own.leaf[order], edges)
 
     def only(self, at: int) -> PlacesAsked:
-        """Keep one of them."""
+        """Keep one of the places."""
         leaf = self.leaf[self.edges[at] : self.edges[at + 1]]
         return PlacesAsked(self.level, self.names[at : at + 1], leaf, np.array([0, leaf.size]))
 
@@ -121,7 +121,7 @@ class Count:
         return np.add.reduceat(sums, places.edges[:-1], axis=2)
 
     def _in_a_table(self, cells: Cells, draws: NDArray, places: PlacesAsked) -> NDArray:
-        """Sum draws of a family within a table that holds these counts, at the places' level (for areas, the last)."""
+        """Sum draws of a family within one table that has these counts."""
         tree, last = cells.tree, len(cells.tree.levels) - 1
         level = tree.level(places.level) if places.level in tree.levels else last
         margin = cells.margin(Margin(tree.levels[level], tuple(self.values)))
@@ -136,7 +136,7 @@ class Count:
 
 @dataclass(frozen=True, eq=False)
 class Names:
-    """The names that a question to draws of some cells may use.
+    """The names that questions to draws may use.
 
     A name is `PLACE` or `PLACE, ATTRIBUTE=VALUE, ...`. A place is `LEVEL=KEY`, or its key alone; the name of a level stands
     for each of its places. Of a key such as `01/003` the last part is enough where the level has it once, and so is a readable
@@ -159,7 +159,7 @@ class Names:
     own: OwnAreas | None = None
 
     def find(self, name: str) -> Count:
-        """Return the counts that a name stands for.
+        """Return the counts that a name denotes.
 
         Raises
         ------
@@ -176,7 +176,7 @@ class Names:
         raise self._unknown(name, parts)
 
     def _values(self, parts: list[str]) -> dict[str, str] | None:
-        """Read values of attributes; return None if one belongs to no attribute."""
+        """Read attribute values; return None if one is unknown."""
         known = {r.name: r.values for a in self.cells.attributes for r in a.views}
         pairs = [(part.partition("=")[0], part.partition("=")[2]) for part in parts]
         if any(name not in known or value not in known[name] for name, value in pairs):
@@ -188,7 +188,7 @@ class Names:
         return dict(pairs)
 
     def _places(self, text: str) -> tuple[PlacesAsked, PlacesAsked, bool] | None:
-        """Return the places meant, all of their level, and whether one is meant; None if no place has that name."""
+        """Return the named places, all places of their level, and whether a single one is named; None if unknown."""
         if not text and self.cells.tree.sizes[0] == 1:
             text = self.cells.tree.levels[0]
         level, equals, key = text.partition("=")
@@ -209,7 +209,7 @@ class Names:
         return None
 
     def _other_names(self, every: PlacesAsked) -> Iterator[tuple[str, ...]]:
-        """Yield the last parts of keys, and readable names, of the places of a level."""
+        """Yield short and readable names of the places of a level."""
         tree = self.cells.tree
         if every.level not in tree.levels:
             return
@@ -259,7 +259,7 @@ class Names:
         )
 
     def _several(self, key: str, levels: Iterable[str]) -> SpecError | None:
-        """Return the error for a name that several places have."""
+        """Return the error for a name that several places share."""
         for level in levels:
             every = self._level(level)
             for names in self._other_names(every):

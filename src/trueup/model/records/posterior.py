@@ -129,7 +129,7 @@ class Posterior(Tabled):
 
     @property
     def promise(self) -> str:
-        """Return the statement on coverage: what the intervals promise, for which counts, under which conditions."""
+        """Return a sentence on what the intervals promise, for which counts, and under which conditions."""
         return " ".join(filter(None, (self._promised, self.counted or limited_sentence(self.spec))))
 
     @property
@@ -191,7 +191,7 @@ class Posterior(Tabled):
         return {name: column for name, column in self.summary(margin, level).items() if name != "label"}
 
     def area(self, places: Area) -> Quantity:
-        """Return draws of the sum over an area: places by their level.
+        """Return draws of the sum over an area, given as places by level.
 
         Raises
         ------
@@ -239,7 +239,7 @@ class Posterior(Tabled):
         return {"label": labels, **{k: np.concatenate([p[k] for p in pieces])[:size] for k in pieces[0]}}
 
     def _in_pieces(self, margin: Margin) -> Iterator[NDArray]:
-        """Yield draws of a margin, some places at a time for a large table of the lowest places."""
+        """Yield draws of a margin in pieces, to limit memory."""
         cells, (chains, draws, n) = self.cells, self.draws.shape
         places = max(1, PIECE // max(chains * draws * (n // cells.shape[0]), 1))
         if (
@@ -318,7 +318,7 @@ class Posterior(Tabled):
         return np.asarray(total)
 
     def _counted(self, name: str) -> NDArray:
-        """Return draws `(chains, draws)` of a count named by its label, or as questions name it."""
+        """Return draws `(chains, draws)` of a count given by its label or a name in questions."""
         if name not in self._labels.found:
             from trueup.model.records.places_asked import Names
 
@@ -334,8 +334,7 @@ class Posterior(Tabled):
         return (self.draws if whole else self.sums(margin))[..., group]
 
     def ratio_summary(self, level: float | str | None = None, rows: int | None = None) -> Columns:
-        """Describe every ratio of the spec at every place of the levels reported, or the first `rows` of them: posterior, noisy
-        ratio, Fieller set.
+        """Return the posterior, the noisy ratio and its Fieller set of every ratio at every reported place.
 
         Returns
         -------
@@ -356,7 +355,7 @@ class Posterior(Tabled):
         return {column: np.concatenate([part[column] for part in parts])[:rows] for column in parts[0]}
 
     def _tables_of_levels(self) -> dict[str, NDArray]:
-        """Return draws `(chains, draws, places, k)` of the reported levels and the last, the finest first."""
+        """Return draws `(chains, draws, places, k)` of the reported levels, the finest first."""
         tree, shape = self.cells.tree, self.draws.shape[:2]
         reported = {margin.level for margin in self.drawn.tables} | {tree.levels[-1]}
         names = [name for name in reversed(tree.levels) if name in reported]

@@ -83,7 +83,7 @@ class Quantity(ThreeLines):
         return float(np.quantile(self._known, 0.5, method="inverted_cdf"))
 
     def interval(self, level: float | str = 0.9) -> tuple[float, float, float]:
-        """Return low, high and the share of draws inside, at least `level`; see `interval_of_draws`."""
+        """Return low, high and the share of draws inside; see `interval_of_draws`."""
         low, high = interval_of_draws(self._known, level)
         return float(low), float(high), self._share((self._known >= low) & (self._known <= high))
 
@@ -180,7 +180,7 @@ Weights = tuple[Reals, Reals, float]
 
 
 def ratio_weights(cells: Cells, ratio: Ratio) -> Weights:
-    """Return the coefficients `(attribute combinations,)` above and below, and the constant below: 1 without a denominator."""
+    """Return the coefficients of numerator and denominator, and the constant of the denominator."""
     above = _weights(cells, parse_sum(ratio.numerator))
     below = _weights(cells, parse_sum(ratio.denominator)) if ratio.denominator else np.zeros(len(above))
     return above, below, float(not ratio.denominator)
@@ -193,7 +193,7 @@ def _weights(cells: Cells, terms: Mapping[str, Fraction]) -> Reals:
 def noisy_ratio(
     cells: Cells, noisy: tuple[Reals, Reals], weights: Weights, name: str, level: float
 ) -> Columns:
-    """Return the ratio of noisy values and its Fieller set at every place of the last level; None above it.
+    """Return the ratio of noisy values and its Fieller set at every place of the last level.
 
     Parameters
     ----------

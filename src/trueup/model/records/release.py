@@ -1,4 +1,4 @@
-"""The record of `reconcile`: counts that satisfy every constraint, with a certificate; released counts alone; readability.
+"""The record of `reconcile`: counts that satisfy every constraint, with a certificate.
 
 One file: a release, what is left of it without its measurements, and which of its tables can be read."""
 
@@ -101,7 +101,7 @@ class Release(Tabled):
 
     @cached_property
     def expected(self) -> ExpectedErrors | None:
-        """Return the expected errors, from public information alone; None if they cannot be simulated."""
+        """Return the expected errors, from public information alone; None if they were not simulated."""
         return self.expects(self) if callable(self.expects) else self.expects
 
     @property
@@ -136,7 +136,7 @@ class Release(Tabled):
 
     @cached_property
     def misses(self) -> tuple[Miss, ...]:
-        """Return how far its counts are from the noisy ones, for every noisy query and level."""
+        """Return the distances of its counts from the noisy ones, for every noisy query and level."""
         if self.guarantee.kind == "none":  # a code has no distance
             return ()
         noisy = [h for h in self.headers if not h.exact]
@@ -162,7 +162,7 @@ class Release(Tabled):
 
     @property
     def frame(self) -> str | None:
-        """Return the library of the dataframe that was measured."""
+        """Return the library of the dataframe that was given."""
         return self.measurements.frame
 
     def _facts(self) -> dict[str, str]:
@@ -188,7 +188,7 @@ class Release(Tabled):
 
     @property
     def shows_counts(self) -> bool:
-        """Return True if its counts are in memory; those of a stored release are once they were read."""
+        """Return True if its counts are in memory."""
         return "counts" in vars(self)
 
     def _shown_figures(self, margin: Margin) -> dict[str, NDArray]:
@@ -198,7 +198,7 @@ class Release(Tabled):
         return self.figures(margin)
 
     def margin_of_error(self, margin: Margin | str, level: float | str = NINE_OF_TEN) -> NDArray | None:
-        """Return the distance (counts) within which the true count lies of every released one, with the given probability.
+        """Return the margin of error (counts) of every released count at the given probability.
 
         It is looked up by the size of the released count where errors were simulated; for tables that are not
         published it is that of least squares (its standard error times the normal quantile), and None without one. Counts that
@@ -219,7 +219,7 @@ class Release(Tabled):
         return None if error is None else np.where(self._known_zeros(margin), 0.0, error)
 
     def _known_zeros(self, margin: Margin | str) -> NDArray[np.bool_]:
-        """Return a mask `(groups,)` of the counts that the rules of the spec make zero."""
+        """Return a mask `(groups,)` of the counts that the rules force to zero."""
         margin = self.cells.margin(margin)
         rules = self.spec.constraints if self.spec else None
         if self.problem is None or rules is None or not (rules.zeros or rules.bounds):
@@ -244,7 +244,7 @@ MOST, NEARLY_ALL = 0.5, 0.9
 
 
 def unreadable_tables(release: Release) -> Iterator[str]:
-    """Yield a sentence for each published table of a release in memory whose margins exceed most counts, and their mean.
+    """Yield a sentence for each published table whose margins of error exceed most of its counts.
 
     The mean is asked for as well because a small margin exceeds a count of 0, which most counts of a sparse table are.
     """
@@ -256,7 +256,7 @@ def unreadable_tables(release: Release) -> Iterator[str]:
 
 
 def unreadable_forecast(expected: ExpectedErrors | None, cells: Cells, units: int) -> Iterator[str]:
-    """Yield the same for the tables of made-up populations of `units` in all, by classes of size."""
+    """Yield such sentences for made-up populations with `units` in all."""
     if expected is None or not all(attribute.partition for attribute in cells.attributes):
         return
     for margin, classes in expected.tables.items():

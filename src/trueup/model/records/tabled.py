@@ -1,4 +1,4 @@
-"""Tables of records that hold counts, as dataframes and as labelled arrays; counts and areas by their labels."""
+"""Tables of records as dataframes and labelled arrays, and labels of counts and areas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NINE_OF_TEN = "90%"
 
 
 class Tabled(ThreeLines):
-    """A record of counts; `figures` returns its columns for every group of a margin, the most important first."""
+    """A record of counts with figures for every group of a margin."""
 
     cells: Cells
     frame: str | None
@@ -72,7 +72,7 @@ class Tabled(ThreeLines):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
     def _shows(self, margin: Margin) -> bool:
-        """Return True if a level has several places, and few enough to be described at once."""
+        """Return True if a level has several places, but few enough to list."""
         places = self.cells.tree.sizes[self.cells.tree.level(margin.level)]
         return (
             self.shows_counts
@@ -81,7 +81,7 @@ class Tabled(ThreeLines):
         )
 
     def _facts(self) -> Mapping[str, Any]:
-        """Return the facts that accompany an array of its figures."""
+        """Return the facts that describe an array of its figures."""
         raise NotImplementedError
 
     def table(
@@ -168,7 +168,7 @@ class Labels:
 
     @classmethod
     def of(cls, cells: Cells, margins: Iterable[Margin]) -> Labels:
-        """Label the counts of some cells; a label that two share means the coarser margin's count."""
+        """Label the counts of some cells; a label of two counts denotes that of the coarser margin."""
         levels = (Margin(level, cells.coarsest.attributes) for level in cells.tree.levels)
         every = (*cells.finest_tables, *margins, *(m for m in levels if cells.holds(m)))
         return cls({label: (m, g) for m in every for g, label in enumerate(cells.margin_labels(m))})
@@ -199,7 +199,7 @@ def listed_places(places: Area) -> list[tuple[str, str]]:
 
 
 def places_of_area(cells: Cells, places: Area) -> NDArray[np.bool_]:
-    """Return the places of the last level that lie in an area."""
+    """Return the places of the last level within an area."""
     if not isinstance(places, Mapping):
         raise SpecError(
             f"a {type(places).__name__} is given as an area",

@@ -1,4 +1,4 @@
-"""Several releases as one problem: of the same counts, or of the same places in several periods."""
+"""Several sets of measurements as one problem: of the same counts, or of the same places in several periods."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def read_together(several: Sequence[Measurements]) -> Measurements:
 
 
 def cells_of(measurements: Measurements) -> tuple:
-    """Return what two measurements have in common if they are of the same cells."""
+    """Return the cells that two sets of measurements have in common, or raise an error."""
     return measurements.cells.tree.digest, measurements.cells.attributes
 
 
@@ -93,7 +93,7 @@ def _distinct(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def rules_together(problems: Sequence[Problem], measured: Measurements) -> Constraints:
-    """Return the constraints of several problems together: the rules of all, and bounds published with the values."""
+    """Return the constraints of several problems together."""
     return reduce(_both, (problem.constraints for problem in problems)).within(*measured.bounds)
 
 
@@ -111,7 +111,7 @@ def _both(one: Constraints, other: Constraints) -> Constraints:
 
 
 def link_periods(source: Mapping[str, Measurements | Release]) -> tuple[Measurements, Constraints]:
-    """Put measurements of several periods into one record, in which the period is one more attribute.
+    """Combine measurements of several periods into one record with the period as an attribute.
 
     Its prior is that of a histogram: how the counts of a place divide among periods varies around how they do at the place
     above it, with a concentration that is estimated. So periods inform each other as far as they are alike. They are not
@@ -168,7 +168,7 @@ def link_periods(source: Mapping[str, Measurements | Release]) -> tuple[Measurem
 
 
 def two_periods(record: Any, periods: Sequence[str] | None = None) -> tuple[Posterior, Posterior]:
-    """Return the posteriors of two periods of one posterior, by default of its last two, whose draws stand in pairs.
+    """Return the posteriors of two periods of a joint posterior, by default the last two.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def _of_period(posterior: Posterior, at: int, period: int) -> Posterior:
 
 
 def _refuse_different(which: str, one: Measurements, other: Measurements) -> None:
-    """Refuse two periods that differ in places, tables or laws, or are one."""
+    """Refuse two periods with different places, tables or laws."""
     if cells_of(one) != cells_of(other):
         raise SpecError(
             f"{which} differ in places or attributes",
@@ -224,7 +224,7 @@ def _laws(headers: Sequence[Measured]) -> list[Any]:
 
 
 def _refuses(cells: Cells, rules: Constraints, headers: Sequence[Measured]) -> str | None:
-    """Return the reason why no histogram by period holds these tables, or None."""
+    """Return the reason why these tables cannot form a histogram by period, or None."""
     if cells.is_family or rules.joined is not None or rules.structure() == "general":
         return "they hold several tables, or linear rules, and one table without them is needed"
     if len(cells.tree.levels) < 2:
@@ -241,7 +241,7 @@ def _by_period(margin: Margin) -> Margin:
 
 
 def _rules_by_period(cells: Cells, rules: Sequence[Constraints]) -> Constraints:
-    """Return the constraints of all periods: the same rules in each, and its own bounds."""
+    """Return the constraints of all periods: the common rules, and each one's bounds."""
     first = rules[0]
     if len({tuple((b.margin, b.where) for b in each.bounds) for each in rules}) > 1:
         raise SpecError("the periods have bounds on different tables", needed="bounds on the same tables")

@@ -1,4 +1,4 @@
-"""Noise that changes no invariant: laws of integer vectors on `L = {v in Z^n : A v = 0}`.
+"""Noise that leaves all invariants unchanged: laws of integer vectors on `L = {v in Z^n : A v = 0}`.
 
 Each is the law of independent noise per cell, or of an L2 norm, *given* that the noise lies on L. It
 compares databases with the same invariants only; `Lattice.sensitivity` says how far one smallest
@@ -34,7 +34,7 @@ from trueup.noise.losses import Losses
 
 
 class OnLattice:
-    """Base of the lattice laws, which are bound to a lattice, and to its samplers before they sample."""
+    """Base of the lattice laws, which are given a lattice and its samplers."""
 
     name: ClassVar[str]
     joint: ClassVar[bool] = True
@@ -43,7 +43,7 @@ class OnLattice:
     bound: Any = None
 
     def over(self, lattice) -> Self:
-        """Return this law over a lattice without samplers, for the analysis of drawn noise."""
+        """Return this law on a lattice without samplers, for analysing drawn noise."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
         copy.__dict__.pop("smallest_change", None)  # of the lattice before
@@ -51,7 +51,7 @@ class OnLattice:
         return copy
 
     def on(self, lattice, **options) -> Self:
-        """Return this law bound to a lattice, with its samplers chosen (see `trueup.noise.lattice.draw`)."""
+        """Return this law on a lattice, with its samplers chosen (see `trueup.noise.lattice.draw`)."""
         from trueup.noise.lattice.draw import choose_sampler
 
         copy = self.over(lattice)
@@ -59,7 +59,7 @@ class OnLattice:
         return copy
 
     def as_asked(self, lattice, options: Mapping[str, Any]) -> Self:
-        """Return this law bound to a lattice with the options of a spec."""
+        """Return this law on a lattice with the options of a spec."""
         if unknown := [name for name in options if name not in ("sampler", "slowest")]:
             raise SpecError(
                 f"law '{self.name}' is given the option '{unknown[0]}'", needed="one of sampler, slowest"
@@ -72,26 +72,26 @@ class OnLattice:
         return self.on(lattice, **options)
 
     def scaled(self, factor: Fraction) -> Self:
-        """Refuse, because the law is bound to samplers at its own cost."""
+        """Raise an error, because the law's samplers are chosen for its own cost."""
         return BaseLaw.scaled(self, factor)  # type: ignore[arg-type]
 
     def characteristic(self, t: Reals) -> Reals:
-        """Refuse, because the noise of one cell has another law given the invariants."""
+        """Raise an error, because the noise of one cell depends on the invariants."""
         return BaseLaw.characteristic(self, t)  # type: ignore[arg-type]
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Refuse, because the loss is that of a whole vector."""
+        """Raise an error, because the loss concerns a whole vector."""
         return BaseLaw.losses(self, change, cut)  # type: ignore[arg-type]
 
     def tail(self, probability: float) -> Tail:
-        """Return the count that any cell's noise exceeds with a given probability, invariants held (see `lattice.tail`)."""
+        """Return the count that any cell's noise exceeds with at most a given probability (see `lattice.tail`)."""
         from trueup.noise.lattice.tail import cell_tail
 
         return cell_tail(self, probability)
 
     @cached_property
     def smallest_change(self) -> Sensitivity | None:
-        """Return the smallest change (L1 and squared L2 norm) of the cell hardest to change; None if not found.
+        """Return the smallest change (L1 and squared L2 norm) of the hardest cell; None if not found.
 
         Two tables that differ in that cell differ at least so much: no smaller change hides what stands in it.
         """
@@ -112,7 +112,7 @@ class OnLattice:
         return -rate * (np.abs(noise) ** power).sum(axis=-1)
 
     def around(self, true: Integers, count: int, words: Words) -> Integers:
-        """Draw `(count, n)` noise of counts, on which it does not depend."""
+        """Draw noise `(count, n)`, which does not depend on the counts."""
         return np.stack([self.sample(true.size, words) for _ in range(count)])
 
     def sample(self, size: int, words: Words) -> Integers:
@@ -248,7 +248,7 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> LatticeL2Laplace:
-        """Return the law that spends at most the epsilon `amount` on one smallest change."""
+        """Return the law whose loss for one smallest change is at most the epsilon `amount`."""
         return cls(rational(amount, "epsilon") / _root_above(sensitivity.l2_squared))
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
@@ -260,7 +260,7 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
 
     @property
     def variance(self) -> float:
-        """Return the mean variance of a cell (counts squared), that of the continuous law on the lattice's span."""
+        """Return the mean variance of a cell (counts squared) under the continuous law on the lattice's span."""
         if self.lattice is None:
             raise _joint("variance")
         d = self.lattice.dimension
@@ -271,15 +271,15 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
         return -float(self.epsilon) * np.linalg.norm(noise, axis=-1)
 
     def logpmf(self, noise: ArrayLike) -> Reals:
-        """Refuse, because the law has no factor for one cell."""
+        """Raise an error, because the noise of cells is not independent."""
         raise _joint("mass")
 
     def cdf(self, noise: ArrayLike) -> Reals:
-        """Refuse, because the law has no factor for one cell."""
+        """Raise an error, because the noise of cells is not independent."""
         raise _joint("cdf")
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Refuse, because the law has no factor for one cell."""
+        """Raise an error, because the noise of cells is not independent."""
         raise _joint("quantile")
 
     def sentence(self) -> str:

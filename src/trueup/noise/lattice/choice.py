@@ -1,4 +1,4 @@
-"""The choice of samplers on a lattice, piece by piece, stated before the first word is drawn, with its expected tries.
+"""The choice of samplers on a lattice, piece by piece, with their expected numbers of tries.
 
 A proposal drawn from independent factors is accepted with probability `Z_target / Z_proposal`, and the
 lattice's normaliser is `Z_L = prod_i Z_i P(A v = 0)` for independent cells v. By the local limit theorem
@@ -44,7 +44,7 @@ def noise_reach(parameter: Fraction, laplace: bool) -> float:
 
 
 def half_norm(n: int, epsilon: Fraction) -> tuple[float, float]:
-    """Bound the table of the law of K for one sum of n cells (see `HalfNorm`): return its end and its entries."""
+    """Return the end and the number of entries of the table of K for one sum of n cells (see `HalfNorm`)."""
     x = math.exp(-2 * float(epsilon))
     gap = -math.expm1(-2 * float(epsilon))
     spread = math.sqrt((2 * n - 1) * x / gap**2 + n / 8)
@@ -68,7 +68,7 @@ def gaussian_factor(sigma2: Fraction) -> tuple[float, float, float]:
 
 
 def aggregate_gain(epsilon: Fraction, m: int) -> float:
-    """Return the log factor by which drawing m cells as one raises acceptance: minus the log chance that they sum to zero.
+    """Return the log factor by which drawing m cells together raises acceptance.
 
     With `a = exp(-epsilon)` the chance is `(1 - a) / (1 + a)^(2m-1) sum_j C(m-1, j)^2 a^(2j)`.
     """
@@ -78,7 +78,7 @@ def aggregate_gain(epsilon: Fraction, m: int) -> float:
 
 
 def log_mass(matrix, cells, index: int | None = None) -> float:
-    """Estimate the log normaliser of independent cells on the lattice of `matrix`, whose index is computed if not known.
+    """Estimate the log probability that independent cells lie on the lattice of `matrix`.
 
     It is at least 0: the zero vector has mass 1.
     """
@@ -148,7 +148,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class BoundSampler:
-    """A law bound to a lattice: one choice for each piece.
+    """The samplers of a law on a lattice, one for each piece.
 
     Attributes
     ----------
@@ -173,12 +173,12 @@ class BoundSampler:
 
     @cached_property
     def exact_in_integers(self) -> bool:
-        """Return True if no decision depends on the rounding of doubles."""
+        """Return True if no decision depends on rounding."""
         return all(choice.arithmetic != "double" for _, choice in self.pieces)
 
     @property
     def rounding(self) -> float:
-        """Return an upper bound of the total variation distance between draws in doubles and the law, if one is derived."""
+        """Return an upper bound on the total variation distance between draws and the law, if one is derived."""
         return sum(choice.rounding for _, choice in self.pieces)
 
     def draw(self, count: int, words: Words):
@@ -193,7 +193,7 @@ class BoundSampler:
         return TapeDraws(vectors, tries)
 
     def explain(self) -> list[str]:
-        """Return, for each kind of piece, how many there are and how they are drawn."""
+        """Return how many pieces of each kind there are, and how they are drawn."""
         alike: dict[tuple[str, str], list[Choice]] = {}
         for _, choice in self.pieces:
             alike.setdefault((choice.sampler, choice.arithmetic), []).append(choice)
@@ -205,7 +205,7 @@ def _seconds(choice: Choice) -> float:
 
 
 def nothing_drawn(*_) -> Any:
-    """Refuse to draw by a sampler that was refused."""
+    """Raise an error, because the sampler was refused."""
     raise PrivacyError(
         "a sampler that was refused is asked to draw", remedy="report this as an error in trueup"
     )

@@ -1,4 +1,4 @@
-"""Joint noise of counts that add up, or whose outcomes are the feasible counts alone.
+"""Noise of counts that add up as drawn, or that stay within a feasible set.
 
 **Adding up**: independent two-sided geometric noise given that it does.
 
@@ -35,7 +35,7 @@ from trueup.noise.laws.geometric import DiscreteLaplace
 
 @dataclass(frozen=True)
 class AddUpLaplace(OnLattice, DiscreteLaplace):
-    """Two-sided geometric noise of the counts of one level, given that all levels of a query add up (pure epsilon).
+    """Two-sided geometric noise of one level's counts, given that all levels add up (pure epsilon).
 
     Parameters
     ----------
@@ -54,14 +54,14 @@ class AddUpLaplace(OnLattice, DiscreteLaplace):
     """Position of the first count of this level among those of the query."""
 
     def placed(self, bound: BoundSampler, first: int) -> Self:
-        """Return the law of one level of a query, with the sampler of all."""
+        """Return the law of one level of a query, with the common sampler."""
         copy = self.over(bound.lattice)
         object.__setattr__(copy, "bound", bound)
         object.__setattr__(copy, "first", first)
         return copy
 
     def tail(self, probability: float) -> Tail:
-        """Return the count that the noise of one count exceeds with at most that probability."""
+        """Return the count that the noise of one count exceeds with at most the given probability."""
         return Tail(int(self.reach(probability)), exact=False)
 
     def sentence(self) -> str:
@@ -94,7 +94,7 @@ class WithinLaplace(OnLattice, DiscreteLaplace):
     """A public table of the set."""
 
     def inside(self, noise: Any, public: Integers) -> Self:
-        """Return this law within a feasible set, given what draws from it and a table of it."""
+        """Return this law within a feasible set, with its sampler and a table of the set."""
         copy = self.over(noise)
         object.__setattr__(copy, "bound", noise)
         object.__setattr__(copy, "public", public)
@@ -102,26 +102,26 @@ class WithinLaplace(OnLattice, DiscreteLaplace):
 
     @property
     def factors(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return True if the mass of published counts is a product over them, as it is for counts of two values."""
+        """Return True if the mass of published counts is a product over them."""
         return self.bound is not None and self.bound.constant
 
     @property
     def attained(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return True if two tables of the set lose what is stated."""
+        """Return True if some pair of tables has the stated loss."""
         return self.bound is not None and self.bound.attained
 
     @property
     def form(self) -> Form | None:
-        """Return the form of a factor; None if there are none."""
+        """Return the form of a factor; None if the mass is not a product."""
         return super().form if self.factors else None
 
     @property
     def variance(self) -> float:
-        """Return roughly the mean squared error of a count (counts squared)."""
+        """Return the approximate mean squared error of a count (counts squared)."""
         return super().variance if self.bound is None else self.bound.variance
 
     def logpmf(self, noise: ArrayLike) -> Reals:
-        """Return the log of a factor, up to a constant; refuse where the mass is no product."""
+        """Return the log of a factor, up to a constant; raise an error if the mass is not a product."""
         if not self.factors:
             raise SpecError(
                 "noise that stays within a set of tables is not independent between counts",
@@ -130,16 +130,16 @@ class WithinLaplace(OnLattice, DiscreteLaplace):
         return super().logpmf(noise)
 
     def reach(self, probability: float) -> float:
-        """Return a count that the noise of one count exceeds with at most that probability."""
+        """Return a count that the noise of one count exceeds with at most the given probability."""
         return float(self.bound.tail(probability)) if self.bound is not None else super().reach(probability)
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Return bounds on quantiles of the noise of one count, away from zero."""
+        """Return outer bounds on quantiles of the noise of one count."""
         p = np.asarray(probability, float)
         return np.sign(p - 0.5) * np.vectorize(self.reach)(2 * np.minimum(p, 1 - p))
 
     def tail(self, probability: float) -> Tail:
-        """Return the count that the noise of one count exceeds with at most that probability: a bound."""
+        """Return an upper bound on the count that one count's noise exceeds with the given probability."""
         return Tail(int(self.reach(probability)), exact=False)
 
     def around(self, true: Integers, count: int, words: Words) -> Integers:
@@ -147,7 +147,7 @@ class WithinLaplace(OnLattice, DiscreteLaplace):
         return self.bound.draw(true, count, words) - true
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Draw one noise vector of a public table in the set."""
+        """Draw one noise vector for a public table in the set."""
         return self.around(np.asarray(self.public), 1, words)[0]
 
     def sentence(self) -> str:

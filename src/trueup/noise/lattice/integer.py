@@ -1,4 +1,4 @@
-"""The exact samplers: compositions for one sum, rows for tables and grids, free cells for the rest."""
+"""Exact samplers: compositions for one sum, rows for tables and grids, free cells for other pieces."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WIDEST_TABLE = 2**20
 
 @lru_cache(maxsize=1024)
 def composition(n: int, epsilon: Fraction) -> Choice:
-    """Return the sampler of one fixed sum."""
+    """Return the sampler for one fixed sum."""
 
     @lru_cache(maxsize=1)
     def tables():
@@ -63,7 +63,7 @@ def composition(n: int, epsilon: Fraction) -> Choice:
 
 
 def _wide(n: int, epsilon: Fraction) -> str:
-    """Return which limit the law of K for one sum exceeds; empty if none."""
+    """Return the limit that the law of K for one sum exceeds; empty if none."""
     end, entries = half_norm(n, epsilon)
     if end + n > LARGEST_COMPOSITION:
         return f"compositions of {end + n:.3g} places, at most {LARGEST_COMPOSITION:,}"
@@ -71,7 +71,7 @@ def _wide(n: int, epsilon: Fraction) -> str:
 
 
 def integer_table(piece: Piece, epsilon: Fraction) -> Choice:
-    """Return the sampler of a table or grid with its one-way margins: outright with two rows, else row after row."""
+    """Return the sampler of a table or grid with fixed one-way margins."""
     if piece.cells.ndim == 2 and min(piece.cells.shape) == 2:
         rows, columns = piece.cells.shape
         return _mirrored(rows, columns, epsilon)
@@ -88,7 +88,7 @@ def _orders(piece: Piece) -> list[tuple[int, ...]]:
 
 
 def _mirrored(rows: int, columns: int, epsilon: Fraction) -> Choice:
-    """Return the sampler of two rows: the second is minus the first, so the first is one fixed sum at twice epsilon."""
+    """Return the sampler of two rows, of which the second is minus the first."""
     single = composition(max(rows, columns), 2 * epsilon)
 
     def draw(count: int, words: Words):
@@ -134,7 +134,7 @@ def _scratch(law, n: int) -> np.ndarray:
 
 
 def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
-    """Return the sampler of any piece: independent free cells, dependent aggregates accepted by their weight."""
+    """Return the sampler of any piece: independent free cells, with acceptance by the dependent ones."""
     if len(piece.invariants) > MOST_INVARIANTS:
         beyond = f"{len(piece.invariants)} dependent cells, at most {MOST_INVARIANTS}"
         return Choice("free", "integer", math.inf, math.inf, nothing_drawn, beyond=beyond)
@@ -175,7 +175,7 @@ def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
 
 
 def _free_tables(matrix, dependent, factors: Sequence[Fraction], *, laplace: bool) -> tuple:
-    """Return the open decisions, which cells are free, and the tables of their steps and of aggregates."""
+    """Return the open decisions, the free cells, and the tables of cells and aggregates."""
     from trueup.noise.lattice.tables import (
         Decisions,
         gaussian_aggregates,
@@ -213,7 +213,7 @@ def _sum_too_large(matrix, dependent, factors: Sequence[Fraction], *, laplace: b
 
 
 def _aggregates(piece: Piece, factors) -> list[list[int]]:
-    """Group cells with the same invariants and factor, at most `LARGEST_AGGREGATE` together."""
+    """Group cells with equal invariants and factor, at most `LARGEST_AGGREGATE` in a group."""
     kinds, full = defaultdict(list), []
     for cell, kind in enumerate(zip(piece.aggregates.tolist(), factors)):
         kinds[kind].append(cell)
@@ -223,7 +223,7 @@ def _aggregates(piece: Piece, factors) -> list[list[int]]:
 
 
 def integer_plan(matrix, dependent, laws, kinds):
-    """Determine which cells are free and how the aggregates of others depend on them."""
+    """Determine which cells are free and how other aggregates depend on them."""
     from trueup.kernel.lattice_samplers.free import FreePlan
 
     cells = [cell for aggregate in dependent for cell in aggregate]

@@ -1,4 +1,4 @@
-"""Proven tables for the integer samplers on a lattice: laws on the integers and families of coins.
+"""Proved tables for the exact samplers on a lattice: laws on the integers and families of coins.
 
 Each entry is the floor of a probability times `2^bits`, decided on enclosures; a word that equals it is
 settled with more bits by the same refinement as every other law's (`inversion`).
@@ -26,7 +26,7 @@ Chance = Callable[[int, int], Interval]
 
 
 class Decisions:
-    """Tables registered under family numbers, and decisions on what their words leave open.
+    """Tables by family number, and exact decisions for words that they leave open.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Decisions:
         self._families: list[list[Chance] | list[Inversion]] = []
 
     def steps(self, laws: Sequence[tuple[Enclose, range]]) -> Steps:
-        """Tabulate laws given by their enclosed cdfs and the supports to store."""
+        """Tabulate laws from their enclosed cdfs on given supports."""
         inversions = [Inversion(cdf, support, lookup_bits=8, word_bits=self.bits) for cdf, support in laws]
         self._families.append(inversions)
         tables = [(law.support.start, law.thresholds) for law in inversions]
@@ -48,7 +48,7 @@ class Decisions:
     def coins(
         self, chances: Sequence[Chance], *, count: int = 0, peaks: Sequence[int] | None = None
     ) -> Coins:
-        """Tabulate families of coins: a fixed number, or, if 0, until their chances fall below `2^-bits`.
+        """Tabulate families of coins, a fixed number of each, or until probabilities fall below `2^-bits`.
 
         Chances that fade fall from coin 0 on, or from the coins `peaks` on.
         """
@@ -70,7 +70,7 @@ class Decisions:
         return np.array(floors, dtype=np.uint64)
 
     def settle(self, family: int, row: int, k: int, word: int, words: Words) -> int:
-        """Settle one open decision: the value drawn, or 1 for a coin's success."""
+        """Settle one open decision: the drawn value, or 1 for a coin's success."""
         law, word = self._families[family][row], word >> (64 - self.bits)
         if isinstance(law, Inversion):
             return law.refine(word, words)
@@ -78,7 +78,7 @@ class Decisions:
 
 
 def flip(chance: Callable[[int], Interval], word: int, words: Words, word_bits: int = 64) -> int:
-    """Settle whether a uniform number that begins with `word` is below a chance."""
+    """Decide whether a uniform number that begins with `word` is below a probability."""
     cdf = lambda value, bits: chance(bits) if value == 0 else Interval.exact(int(value > 0), bits)  # noqa: E731
     return int(Inversion(cdf, range(1), lookup_bits=8, word_bits=word_bits).refine(word, words) == 0)
 
@@ -131,7 +131,7 @@ class HalfNorm:
         return self.mode - len(down) + 1, below, above, (below[-1], above[-1] + beyond)
 
     def _walk(self, weight: Interval, ratio, factor: Interval, direction: int) -> tuple[list[Interval], int]:
-        """Follow the weights from the mode until they are negligible; return them and a bound on the rest."""
+        """Return the weights from the mode until they are negligible, and a bound on the rest."""
         weights, k, work = [weight], self.mode, factor.bits
         while True:
             above, below = (part**2 for part in ratio(k))
@@ -172,7 +172,7 @@ def gaussian_coins(decisions: Decisions, variances: Sequence[Fraction]) -> Coins
 
 
 def laplace_aggregates(decisions: Decisions, kinds: Sequence[tuple[Fraction, int]]) -> Aggregates:
-    """Tabulate the coins that accept and split the sum of m cells, for each `(epsilon, m)`."""
+    """Tabulate the coins that accept and divide the sum of m cells, for each `(epsilon, m)`."""
     aggregates = [Aggregate(epsilon, m) for epsilon, m in kinds]
     return Aggregates(
         decisions.coins([aggregate.sum for aggregate in aggregates]),
@@ -185,7 +185,7 @@ def laplace_aggregates(decisions: Decisions, kinds: Sequence[tuple[Fraction, int
 
 
 def gaussian_aggregates(decisions: Decisions, variances: Sequence[Fraction]) -> Aggregates:
-    """Tabulate Gaussian weights for `draw_free` when all aggregates are single cells, so that nothing is split."""
+    """Tabulate Gaussian weights for `draw_free` when all aggregates are single cells."""
     coins = gaussian_coins(decisions, variances)
     return Aggregates(coins, gaussian_steps(decisions, variances), coins)
 
@@ -227,7 +227,7 @@ class Aggregate:
         return range(int(bits / self.epsilon) + 2)
 
     def head(self, k: int, bits: int) -> Interval:
-        """Enclose the chance of a sum `k - 1`, times 98/99 because the mode found in doubles may be one off."""
+        """Enclose the probability of a sum `k - 1`."""
         # At the mode the power is 1: a constant such as 63/64 would lie on a threshold and never be decided.
         value, bits = k - 1, bits + 32
         far = self._powers(abs(value - self.mode), bits)

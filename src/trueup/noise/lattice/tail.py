@@ -1,4 +1,4 @@
-"""Tails of lattice noise in one cell, exact or by a proved bound, and the smallest change that keeps the same sums.
+"""Tail bounds of lattice noise in one cell, and the smallest changes that keep all sums.
 
 Let cell i have the factor f and let `g(s)` be the mass of all other cells together where they make up for `v_i = s`. Then
 `P(v_i = s) = f(s) g(s) / Z`, and by Fourier inversion over the m sums that are fixed, with `phi_j` the cells' characteristic
@@ -46,7 +46,7 @@ MAX_LISTED_DIMENSIONS, LISTED = 8, 2_000_000
 
 
 def hardest_change(lattice: Lattice) -> Sensitivity | None:
-    """Return the largest, over cells that vary, of the smallest changes through them, in either norm."""
+    """Return the largest of the smallest changes through each cell, in both norms."""
     unlike = {(p.kind, p.cells.shape, p.invariants.tobytes()): p for p in lattice.pieces}
     found = [_smallest_of_piece(piece) for piece in unlike.values()]
     if None in found:
@@ -56,7 +56,7 @@ def hardest_change(lattice: Lattice) -> Sensitivity | None:
 
 
 def _smallest_of_piece(piece: Piece) -> tuple[int, int] | None:
-    """Return the largest of the smallest changes of one piece; None if not found."""
+    """Return the largest of the smallest changes through each cell of one piece; None if not found."""
     if piece.kind != "general":
         size = {"free": 1, "sum": 2, "table": 4, "grid": 4}[piece.kind]
         return size, size
@@ -73,7 +73,7 @@ def _smallest_of_piece(piece: Piece) -> tuple[int, int] | None:
 
 
 def _through(search: Search, cell: int, counts: NDArray[np.int64]) -> tuple[int, int] | None:
-    """Return the least L1 and squared L2 norm of changes through a kind of cell; None if not found in time.
+    """Return the smallest norms of changes through a kind of cell; None if not found in time.
 
     No whole vector has a smaller squared L2 than L1 norm, so vectors up to the least square found are all that matter.
     """
@@ -91,7 +91,7 @@ def _through(search: Search, cell: int, counts: NDArray[np.int64]) -> tuple[int,
 
 
 def _listed_norms(basis: NDArray[np.int64]) -> tuple[int, int] | None:
-    """Return a piece's norms from all candidates for its smallest vectors; None if there are too many.
+    """Return a piece's norms from a list of candidates; None if there are too many.
 
     A vector is `c B`, so `c = v D` with the dual basis D, and `|c_i| <= |v|_1 max |D_i|` and `|c_i| <= |v|_2 |D_i|_2`. Through
     every cell some vector of the basis has at most the norms that are inserted.
@@ -117,7 +117,7 @@ def _listed_norms(basis: NDArray[np.int64]) -> tuple[int, int] | None:
 
 
 def _square(vector: Vector, counts: NDArray[np.int64]) -> int:
-    """Return the least squared L2 norm of a vector whose values are spread over so many cells each."""
+    """Return the smallest squared L2 norm of a vector with given sums of sizes over given numbers of cells."""
     total = 0
     for kind, value in vector:
         each, left = divmod(abs(value), int(counts[kind]))
@@ -133,7 +133,7 @@ _ALIAS = 32.0  # exp(-32) < 2e-14
 
 
 def cell_tail(law: Any, probability: float) -> Tail:
-    """Return the count that the noise of any one cell exceeds in size with at most that probability.
+    """Return the count that no cell's noise exceeds in size with more than the given probability.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def _of_piece(rate: float, power: int, piece: Piece, probability: float) -> Tail
 
 
 def _grid_points(rate: float, power: int, columns: NDArray, counts: NDArray) -> int:
-    """Return the points per dimension, so many that sums of larger noise are negligible."""
+    """Return the number of grid points per dimension at which larger noise is negligible."""
     spread = math.sqrt(1 / (2 * rate) if power == 2 else 1 / (2 * math.sinh(min(rate, 500.0) / 2) ** 2))
     widest = np.sqrt((columns**2 @ counts).max(initial=1)) * spread
     far = _ALIAS / rate * np.abs(columns).max(initial=1) if power == 1 else 0.0
@@ -191,7 +191,7 @@ def _grid_points(rate: float, power: int, columns: NDArray, counts: NDArray) -> 
 
 
 def _masses(rate: float, power: int, columns: NDArray, counts: NDArray, size: int, kind: int) -> Reals:
-    """Return masses of a cell of one kind at 0, 1, ..., which sum to 1 with those below 0."""
+    """Return the masses of one cell's noise at 0, 1, ..."""
     m = len(columns)
     angles = np.indices((size,) * m).reshape(m, -1) if m else np.zeros((0, 1), np.int64)
     places = (columns.T.astype(np.int64) @ angles) % size
@@ -235,7 +235,7 @@ def _laplace_bound(epsilon: float, norm: float, probability: float) -> int:
 
 
 def _norm(piece: Piece, columns: NDArray, counts: NDArray) -> float:
-    """Return an L1 norm such that for every cell some vector of at most that norm moves it; infinite if not searched."""
+    """Return an L1 norm such that every cell is changed by some vector of at most that norm."""
     if piece.kind in ("sum", "table", "grid"):
         return 2.0 if piece.kind == "sum" else 4.0
     if (counts > 1).all():
@@ -251,7 +251,7 @@ def _gaussian_bound(sigma2: float, share: float, probability: float) -> int:
 
 
 def _projection_share(invariants: NDArray) -> float:
-    """Return the largest diagonal entry of the projection on the lattice's span."""
+    """Return the largest diagonal entry of the projection onto the lattice's span."""
     rows = invariants.astype(float)
     return float(1 - (rows * np.linalg.solve(rows @ rows.T, rows)).sum(axis=0).min()) if len(rows) else 1.0
 

@@ -1,4 +1,4 @@
-"""Noise distributions, and their common code: reading parameters back, and what follows from a mass symmetric about zero.
+"""Noise distributions, and their common code.
 
 One file: the base of all laws, and what laws on the integers and continuous ones have beside it.
 """
@@ -49,7 +49,7 @@ class BaseLaw:
 
     @property
     def form(self) -> Form | None:
-        """Return slope, curvature and reach of its log mass; None if it is of another form."""
+        """Return slope, curvature and reach of the log mass; None if it has another form."""
         return None
 
     @property
@@ -79,7 +79,7 @@ class BaseLaw:
         )
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Return the distribution of the privacy loss of one count that changes by at most so much.
+        """Return the distribution of the privacy loss of one count that changes by at most `change`.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class BaseLaw:
         raise NotImplementedError
 
     def variance_at(self, true: ArrayLike) -> Reals:
-        """Return the variance of the published value given the true count (counts squared): that of the noise."""
+        """Return the variance of the published value (counts squared), which is that of the noise."""
         return np.full(np.shape(true), float(self.variance))
 
     @property
@@ -132,12 +132,12 @@ class BaseLaw:
         return np.clip(low, -wide, wide).astype(np.int64), np.clip(high, -wide, wide).astype(np.int64)
 
     def possible(self, published: ArrayLike) -> NDArray[np.bool_]:
-        """Return a mask of the values that some count of at least zero may be published as."""
+        """Return a mask of the values as which some nonnegative count may be published."""
         low, high = self.bounds(published)
         return np.asarray((low <= high) & (high >= 0))
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Return equal numbers for values whose tables are equal up to a shift by whole counts: the fractions."""
+        """Return equal numbers for values whose tables differ only by a shift in whole counts."""
         values = np.asarray(published, np.float64)
         return values - np.floor(values)
 
@@ -169,7 +169,7 @@ class BaseLaw:
         return whole - reach, np.asarray(self.logpmf(published - whole - np.arange(-reach, reach + 1)))
 
     def says(self, published: float) -> str:
-        """Return in words what a value implies about the true count."""
+        """Return words for what a value implies about the true count."""
         low, high = (int(end) for end in self.bounds(published))
         if low == high:
             return f"published as {published}" + (f" (exactly {low})" if low != published else "")
@@ -177,12 +177,12 @@ class BaseLaw:
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity, **options: Any) -> Self:
-        """Return the law that spends `amount` on a vector of that sensitivity."""
+        """Return the law whose loss on a vector of that sensitivity is `amount`."""
         raise NotImplementedError
 
     @classmethod
     def budgeted(cls, amount: Fraction, sensitivity: Sensitivity, options: Mapping[str, Any]) -> Self:
-        """Return the law for a budget, with further parameters by name, as a spec gives them."""
+        """Return the law for a budget and further parameters, as in a spec."""
         known = list(signature(cls.for_budget).parameters)[2:]
         if unknown := [str(name) for name in options if name not in known]:
             raise SpecError(
@@ -212,7 +212,7 @@ def _parameter_names(law: Any) -> list[str]:
 
 
 class ContinuousLaw(BaseLaw):
-    """Base of the laws that are read in others' data but never drawn."""
+    """Base of the laws for analysing others' data, which are never drawn."""
 
     discrete: ClassVar[bool] = False
 
@@ -275,7 +275,7 @@ class IntegerLaw(BaseLaw):
 
     @property
     def sampler(self) -> Sampler:
-        """Return the exact sampler, its tables kept for the next draw."""
+        """Return the exact sampler, from a cache."""
         raise NotImplementedError
 
     def logpmf(self, noise: ArrayLike) -> Reals:
@@ -347,7 +347,7 @@ class SquaredScale:
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Self:
-        """Return the law that spends the zCDP `amount` rho on a vector of that sensitivity."""
+        """Return the law whose loss on a vector of that sensitivity is the rho `amount` of zCDP."""
         scale = rational(sensitivity.l2_squared, "the L2 sensitivity") / (2 * rational(amount, "rho"))
         return cls(scale)  # pyright: ignore[reportCallIssue]
 
@@ -382,7 +382,7 @@ def probabilities(probability: ArrayLike) -> Reals:
 
 
 def refuse_extreme_width(scale_squared: Fraction, what: str, value: Fraction) -> None:
-    """Refuse noise so wide that sums of noisy counts could exceed 64-bit integers, or so narrow as to be none."""
+    """Refuse noise that is too wide for 64-bit sums of counts, or too narrow to protect."""
     if not MIN_SCALE**2 <= scale_squared <= MAX_SCALE**2:
         shown = f" {value}" if len(str(value)) <= 24 else ""
         effect = "practically no noise" if scale_squared < 1 else "noise wider than any count"

@@ -1,4 +1,4 @@
-"""The discrete Laplace law, also known as two-sided geometric, and the same on a bounded range."""
+"""The discrete Laplace law, also called two-sided geometric, and its truncation to a range."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class DiscreteLaplace(IntegerLaw):
 
 @dataclass(frozen=True)
 class TruncatedGeometric(IntegerLaw):
-    """Noise with mass proportional to `exp(-epsilon |k|)` on `-bound .. bound`, and none outside.
+    """Noise with mass proportional to `exp(-epsilon |k|)` on `-bound .. bound`.
 
     It is not pure: an output at the edge excludes a neighbour, so it costs a delta as well.
 
@@ -271,6 +271,6 @@ class TruncatedGeometric(IntegerLaw):
 
 
 def _rounded_up(value: Fraction) -> Fraction:
-    """Round up to about four decimal digits, so that it can be written down."""
+    """Round up to about four decimal digits."""
     scale = 10 ** (4 + max(0, len(str(value.denominator)) - len(str(value.numerator))))
     return Fraction(-(-value.numerator * scale // value.denominator), scale)

@@ -1,4 +1,4 @@
-"""Laws that nothing is drawn from: an invariant's, which has no noise, and continuous ones for the analysis of others' data."""
+"""Laws that are never drawn: that of an invariant, and continuous ones for analysing others' data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trueup.noise.laws import (
 
 @dataclass(frozen=True)
 class Exact(IntegerLaw):
-    """A count published without noise, because it is declared an invariant: variance 0, nothing to draw.
+    """A count published without noise, because it is declared an invariant.
 
     Its cost is 0 only under a guarantee among databases that share the invariant.
 

@@ -46,7 +46,7 @@ def whole_number(value: object, what: str, least: int, most: int = MAX_PARAMETER
 
 
 class Perturbation(BaseLaw):
-    """A law p(y | x) of a published value y given the true count x, which claims no privacy.
+    """A law p(y | x) of a published value y given the true count x, without a privacy guarantee.
 
     A law is a frozen dataclass; its fields are its parameters.
     """
@@ -60,11 +60,11 @@ class Perturbation(BaseLaw):
         return False
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Return equal numbers for values with the same table: the values themselves."""
+        """Return equal numbers for values with the same table, which are equal values."""
         return np.asarray(published, np.float64)
 
     def numeral(self, published: ArrayLike) -> NDArray[np.bool_]:
-        """Return a mask of the published values that are numbers rather than codes: all, or none for laws of codes."""
+        """Return a mask of the published values that are numbers rather than codes."""
         return np.full(np.shape(published), self.numeric)
 
     def numbers(self, published: ArrayLike) -> NDArray:
@@ -91,11 +91,11 @@ class Perturbation(BaseLaw):
 
     @property
     def form(self) -> Form:
-        """Return the curvature of a rough normal law, used to scale walks only."""
+        """Return the curvature of an approximating normal law."""
         return Form(0.0, 1 / (2 * self.variance), np.inf)
 
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
-        """Return the values that keys in [0, 1) give to true counts: equal keys and counts give equal values."""
+        """Return the published values of true counts with keys in [0, 1); equal keys and counts give equal values."""
         raise NotImplementedError
 
     @property
@@ -104,7 +104,7 @@ class Perturbation(BaseLaw):
         raise NotImplementedError
 
     def tail(self, probability: float) -> Tail:
-        """Return the largest distance of a published number from the true count, whatever the probability: at most `reach`."""
+        """Return the largest distance of a published number from the true count."""
         return Tail(self.reach, exact=False)
 
     def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
@@ -114,20 +114,20 @@ class Perturbation(BaseLaw):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Self:
-        """Refuse, because no budget buys it."""
+        """Raise an error, because no budget corresponds to the law."""
         cls._refuse()
 
     @classmethod
     def budgeted(cls, amount: Fraction, sensitivity: Sensitivity, options: Mapping[str, Any]) -> Self:
-        """Refuse, because no budget buys it."""
+        """Raise an error, because no budget corresponds to the law."""
         cls._refuse()
 
     def cost(self, sensitivity: Sensitivity) -> NoReturn:
-        """Refuse, because it has no finite privacy loss that could be stated."""
+        """Raise an error, because the law has no finite privacy loss."""
         self._refuse()
 
     def sample(self, size: int, words: Words) -> NoReturn:
-        """Refuse, because it is not noise that could be added."""
+        """Raise an error, because the law does not add noise."""
         self._refuse()
 
     @classmethod
@@ -142,7 +142,7 @@ class Perturbation(BaseLaw):
 
 
 class ByChange(Perturbation):
-    """Base of laws that change a count by at most `reach`, with probabilities that a table gives."""
+    """Base of laws that change a count by at most `reach`, with tabulated probabilities."""
 
     @cached_property
     def rows(self) -> Reals:
@@ -175,7 +175,7 @@ class ByChange(Perturbation):
             return np.log(np.where(inside, mass, 0.0))
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and largest true count that a published value may stand for; crossed if there is none."""
+        """Return the smallest and largest true count that a published value may stand for."""
         values, back = np.unique(np.asarray(published, np.int64), return_inverse=True)
         true = values[:, None] + np.arange(-self.reach, self.reach + 1)
         may = np.isfinite(self.log_mass(values[:, None], true))
@@ -235,13 +235,13 @@ class ByChange(Perturbation):
 
 
 class OneValue:
-    """Base of laws of a code published in place of values: one number stands for it, whatever the count is."""
+    """Base of laws of a code that stands for some counts."""
 
     numeric: ClassVar[bool] = False
 
     @property
     def centre(self) -> int:
-        """Return the count that represents the code among numbers."""
+        """Return the number that stands for the code."""
         raise NotImplementedError
 
     def mean(self, true: ArrayLike) -> Reals:

@@ -1,4 +1,4 @@
-"""Noise whose sum with the count is rounded, or published as zero where it is negative, before it is published.
+"""Noise that is rounded, or published as zero where the number is negative.
 
 Let z = x + noise be the noisy count. It is published as a multiple y of the base with probability r(y | z), and y < 0 as 0:
 `p(y | x) = sum_z r(y | z) q(z - x)` for y > 0, and all that is left for y = 0.
@@ -23,7 +23,7 @@ AT_RANDOM = "random"
 
 @dataclass(frozen=True)
 class AfterNoise(LawOfShown):
-    """Noise, then rounding to multiples of a base, then zeros in the place of negative numbers.
+    """Noise, then rounding to multiples of a base, then zeros instead of negative numbers.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class AfterNoise(LawOfShown):
         return False
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
-        """Return the log probability (density of what is not rounded) of published values given true counts."""
+        """Return the log probability (or density) of published values given true counts."""
         y, x = np.broadcast_arrays(np.asarray(published, np.float64), np.asarray(true, np.float64))
         mass = self._rounded(y, x)
         if self.nonnegative:
@@ -101,7 +101,7 @@ class AfterNoise(LawOfShown):
             return np.log(np.where(whole & (x >= 0), np.minimum(mass, 1.0) if self.discrete else mass, 0.0))
 
     def _rounded(self, y: Reals, x: Reals) -> Reals:
-        """Return the probability of multiples, before negative ones become zero."""
+        """Return the probability of multiples of the base, before negative ones become zero."""
         least = -np.inf if self.shown_from is None else self.shown_from
         if not self.base or (self.base == 1 and self.law.discrete):
             return np.where(y >= least, self.law.pmf(y - x), 0.0)
@@ -114,7 +114,7 @@ class AfterNoise(LawOfShown):
         return sum(terms, np.zeros(y.shape))
 
     def _goes(self, y: Reals, d: int) -> Reals | float:
-        """Return the probability that the whole number y + d is published as the multiple y."""
+        """Return the probability that the whole number y + d is rounded to the multiple y."""
         if self.ties == AT_RANDOM:
             return 1 - abs(d) / self.base
         if 2 * abs(d) < self.base:
@@ -125,7 +125,7 @@ class AfterNoise(LawOfShown):
         ]
 
     def at_most(self, top: float, true: ArrayLike) -> Reals:
-        """Return the probability that at most `top` is published, or nothing, for each true count."""
+        """Return the probability, for each true count, that a number of at most `top`, or nothing, is published."""
         x = np.asarray(true, np.float64)
         if self.shown_from is not None and top < self.shown_from:
             return self.law.cdf(self.shown_from - self.law.discrete - x)
@@ -178,7 +178,7 @@ class AfterNoise(LawOfShown):
         return self.law.variance + (base**2 - 1) / (6 if self.ties == AT_RANDOM else 12) * (base > 1)
 
     def _moments(self, true: ArrayLike) -> tuple[Reals, Reals]:
-        """Return mean error and variance of the published value given the true count: far above zero they repeat."""
+        """Return mean error and variance of the published value given the true count."""
         if self.shown_from is not None:
             return replace(self, shown_from=None)._moments(true)
         step = self.base or 1
@@ -192,7 +192,7 @@ class AfterNoise(LawOfShown):
         return (mean - alike)[back].reshape(x.shape), np.maximum(variance, 0.0)[back].reshape(x.shape)
 
     def _near(self, value: float, step: int, x: Integers) -> Reals:
-        """Return the probability of a value, or, of what is no whole number, of the numbers that are nearest to it."""
+        """Return the probability of a published value."""
         if self.discrete:
             return np.exp(self.log_mass(value, x))
         top = self.at_most(value + step / 2, x)
@@ -208,11 +208,11 @@ class AfterNoise(LawOfShown):
 
     @property
     def reach(self) -> int:
-        """Return the largest distance of a published number from the true count (counts) that a double can tell."""
+        """Return the largest distance of a published number from the true count (counts)."""
         return self._noise_reach + (self.base or 0)
 
     def tail(self, probability: float) -> Any:
-        """Return the distance of a published number from the true count that it exceeds with at most that probability."""
+        """Return the distance of a published number from the true count that is exceeded with at most that probability."""
         found = self.law.tail(probability)
         return found._replace(counts=found.counts + (self.base or 0), exact=False)
 

@@ -1,4 +1,4 @@
-"""Cell-key perturbation: each count has a row of changes, from which the records' keys choose.
+"""Cell-key perturbation: changes of counts that the keys of their records determine.
 
 **Rows of largest entropy**, on a few whole numbers, with mean zero and a given variance.
 The distribution is p_j proportional to exp(a j + b j^2), where (a, b) minimises the convex function
@@ -31,7 +31,7 @@ AT_THE_END = 1e-9
 
 
 def maximum_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals, bool]:
-    """Return the probabilities of a support, and whether they have the variance asked for.
+    """Return maximum-entropy probabilities on a support, and whether they have the required variance.
 
     Where mean zero does not allow it on the support, they have the nearest variance that it does; where it allows
     none (the support lies on one side of zero), all mass is at the number nearest to zero.
@@ -61,7 +61,7 @@ def maximum_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals,
 
 
 def rising_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals, bool]:
-    """Return maximum-entropy probabilities that rise from the left end to zero, with at most the given variance.
+    """Return maximum-entropy probabilities that increase from the left end to zero.
 
     These are the conditions of the R package ptable unless told otherwise. The probabilities exp(a j + b j^2), b <= 0, rise
     and then fall; so the condition binds at the last ones up to zero alone, and those are equal.
@@ -107,7 +107,7 @@ def _two(j: Reals, low: float, high: float) -> Reals:
 
 
 def _newton(features: Reals, target: Reals) -> Reals:
-    """Solve for the tilts of features by Newton's method with halved steps; moments are then right to rounding."""
+    """Solve for the tilts of features by Newton's method with step halving."""
     theta = np.zeros(len(target))
     value, p = _dual(theta, features, target)
     for _ in range(MAX_NEWTON_STEPS):
@@ -144,7 +144,7 @@ SUM_SLACK = 1e-6
 
 @dataclass(frozen=True)
 class CellKey(ByChange):
-    """A count changed by what a table of transition probabilities holds for the cell's key, the sum of its records' keys.
+    """A count changed by an amount that a transition table gives for the cell's key.
 
     Cells with the same records have the same key and are published with the same value. The table is given, or it is
     the one of maximum entropy among those that are unbiased and have a declared variance at every count.
@@ -228,7 +228,7 @@ class CellKey(ByChange):
 
     @cached_property
     def rows(self) -> Reals:
-        """Return `(rows, 2 D + 1)` probabilities of the changes of the counts 0, 1, ..."""
+        """Return the probabilities `(rows, 2 D + 1)` of the changes of the counts 0, 1, ..."""
         if self.transitions is not None:
             return _rows_of(json.loads(self.transitions))
         assert self.maximum is not None
@@ -237,13 +237,13 @@ class CellKey(ByChange):
 
     @cached_property
     def other_variances(self) -> dict[int, float]:
-        """Return the counts whose change does not have the declared variance, with the variance that it has."""
+        """Return the counts whose change does not have the declared variance, with their variances."""
         if self.transitions is not None:
             return {}
         return {x: float(self.variance_at(x)) for x in range(1, len(self.rows)) if not self._row_of(x)[1]}
 
     def _row_of(self, x: int) -> tuple[Reals, bool]:
-        """Return the probabilities of the changes of one count, and whether they have the declared variance."""
+        """Return the change probabilities of one count, and whether they have the declared variance."""
         assert self.maximum is not None
         changes = np.arange(-self.maximum, self.maximum + 1)
         allowed = (x + changes == 0) | (x + changes >= self.smallest) if x else changes == 0

@@ -1,4 +1,4 @@
-"""Composed laws: counts hidden before a law publishes them, published values hidden after it.
+"""Composed laws: some counts are hidden before a law, and some published values after it.
 
 Let H be the true counts that are never given to the law p(y | x), and P the published values that are replaced by a code.
 What is seen of x is a value y, with probability `[x not in H] p(y | x)` for y outside P; the code of H, with probability
@@ -26,7 +26,7 @@ MAX_WHOLE_ENTRIES = 2000
 
 
 class LawOfShown(Perturbation):
-    """Base of composed laws: the law in their middle, and the counts hidden before it."""
+    """Base of composed laws, with the law of values and the counts hidden before it."""
 
     law: Any
     hidden: Any
@@ -38,7 +38,7 @@ class LawOfShown(Perturbation):
 
     @property
     def same_records(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return True if cells with the same records are published with the same value."""
+        """Return True if cells with the same records have the same published value."""
         return self.law.same_records
 
     def parameters(self) -> dict[str, str]:
@@ -48,7 +48,7 @@ class LawOfShown(Perturbation):
 
     @cached_property
     def open_ended(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return True if counts beyond a table are possible: noise without end whose full table would be too long."""
+        """Return True if counts beyond a table are possible."""
         law = self.law
         return bool(
             law.additive and law.open_ended and len(law.table(0, NOISE_DEPTH_NATS)[1]) > MAX_WHOLE_ENTRIES
@@ -72,7 +72,7 @@ class LawOfShown(Perturbation):
         return ends[back, 0].reshape(shape), ends[back, 1].reshape(shape)
 
     def _ends(self, value: float) -> tuple[int, int]:
-        """Return the ends of `bounds` for one value."""
+        """Return the bounds for one value."""
         raise NotImplementedError
 
     def _shown(self, true: ArrayLike) -> NDArray[np.bool_]:
@@ -92,7 +92,7 @@ def _law_of(given: Any) -> Any:
 
 @dataclass(frozen=True)
 class ShownCounts(LawOfShown):
-    """A value under a law that never receives counts of some ranges, which are hidden before.
+    """A value whose law never receives counts of some ranges, because these are hidden.
 
     Parameters
     ----------

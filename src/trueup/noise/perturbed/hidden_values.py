@@ -1,4 +1,4 @@
-"""Codes in place of some published values; `composed` explains the mathematics."""
+"""Codes that replace some published values; `composed` explains the mathematics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trueup.noise.perturbed.ranges import in_ranges, range_text, read_ranges, wr
 
 @dataclass(frozen=True)
 class HiddenValues(OneValue, LawOfShown):
-    """A code in place of a published value, or of a true count, that lies in some ranges.
+    """A code for a published value, or a true count, in some ranges.
 
     Whatever value stands for the code says the same.
 
@@ -67,7 +67,7 @@ class HiddenValues(OneValue, LawOfShown):
 
     @property
     def same_records(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return False: equal codes of cells with the same records add no information."""
+        """Return False, because equal codes of cells with the same records are separate information."""
         return False
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
@@ -79,12 +79,12 @@ class HiddenValues(OneValue, LawOfShown):
             return np.log(np.minimum(mass, 1.0))
 
     def _falls(self, x: Integers) -> Reals:
-        """Return the probability that the published value lies in the ranges."""
+        """Return the probability that the published value is in the ranges."""
         return np.sum([_between(self.law, x, low, high) for low, high in self.published], axis=0)
 
     @cached_property
     def _window(self) -> tuple[int, int]:
-        """Return the smallest and largest count with any mass that a double can hold."""
+        """Return the smallest and largest count with a mass that floating-point numbers can hold."""
         top = 1
         ends = [high for _, high in (*self.published, *self.counts, *self.hidden) if not np.isinf(high)]
         least = max(int(max(ends)), 0)  # beyond all of them it falls
@@ -96,7 +96,7 @@ class HiddenValues(OneValue, LawOfShown):
 
     @cached_property
     def _moments(self) -> tuple[float, float]:
-        """Return mean and variance of the count, all counts being equally likely beforehand."""
+        """Return mean and variance of the count under a flat prior."""
         low, high = self._window
         counts = np.arange(low, high + 1)
         mass = np.exp(self.log_mass(0, counts))
@@ -110,23 +110,23 @@ class HiddenValues(OneValue, LawOfShown):
         return np.full(shape, low, np.int64), np.full(shape, high, np.int64)
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Return equal numbers: the table is the same whatever value represents the code."""
+        """Return equal numbers, because all codes have the same table."""
         return np.asarray(published, np.float64)
 
     def says(self, published: float) -> str:
-        """Return in words what the code implies about the true count."""
+        """Return words for what the code implies about the true count."""
         seen = f"published as a code for a value {range_text(self.published)}" if self.published else "hidden"
         low, high = self._window
         return f"{seen} ({f'from {low} to {high}' if low < high else f'exactly {low}'})"
 
     @property
     def centre(self) -> int:
-        """Return the count that represents the code among numbers."""
+        """Return the number that stands for the code."""
         return round(self._moments[0])
 
     @property
     def variance(self) -> float:
-        """Return the variance of the count given the code, all counts being equally likely beforehand (counts squared)."""
+        """Return the variance of the count given the code under a flat prior (counts squared)."""
         return max(self._moments[1], 1 / 12)
 
     @property
@@ -136,7 +136,7 @@ class HiddenValues(OneValue, LawOfShown):
 
     @property
     def reach(self) -> int:
-        """Return the largest distance of the value that represents the code from a possible count."""
+        """Return the largest distance between the number that stands for the code and a possible count."""
         return max(self._window[1] - self.centre, self.centre - self._window[0])
 
     def sentence(self) -> str:

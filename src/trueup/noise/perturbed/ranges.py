@@ -1,4 +1,4 @@
-"""Ranges published in the place of counts: intervals, suppressed small counts, and how codes name them."""
+"""Ranges that are published instead of counts: intervals, and suppressed small counts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_ranges(given: Any) -> tuple[Range, ...]:
 
 
 def in_ranges(numbers: ArrayLike, ranges: Iterable[Range]) -> NDArray[np.bool_]:
-    """Return a mask of the numbers that lie in one of some ranges.
+    """Return a mask of the numbers in some ranges.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def range_text(ranges: Iterable[Range]) -> str:
 
 @dataclass(frozen=True)
 class CountInterval(OneValue, Perturbation):
-    """A published interval in place of a count: "1-9", "<5", "10 or more".
+    """A published interval of counts, such as "1-9", "<5" or "10 or more".
 
     Whatever value stands for the code says the same.
 
@@ -105,7 +105,7 @@ class CountInterval(OneValue, Perturbation):
 
     @property
     def centre(self) -> int:
-        """Return the count that represents the interval among numbers."""
+        """Return the number that stands for the interval."""
         return self.low if self.high is None else (self.low + self.high) // 2
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
@@ -125,7 +125,7 @@ class CountInterval(OneValue, Perturbation):
         return (self.low, np.zeros(0)) if self.high is None else super().table(published, depth)
 
     def says(self, published: float) -> str:
-        """Return in words what the code implies about the true count."""
+        """Return words for what the code implies about the true count."""
         return f"from {self.low}" + ("" if self.high is None else f" to {self.high}")
 
     @property
@@ -140,7 +140,7 @@ class CountInterval(OneValue, Perturbation):
 
     @property
     def reach(self) -> int:
-        """Return the largest distance of the value that represents the code from a count of the interval."""
+        """Return the largest distance between the number that stands for the code and a count of the interval."""
         return int(NO_LIMIT) if self.high is None else self.high - self.centre
 
     def sentence(self) -> str:
@@ -203,30 +203,30 @@ class Suppressed(Perturbation):
         return low, np.where(never, y - 1, high)
 
     def numeral(self, published: ArrayLike) -> NDArray[np.bool_]:
-        """Return a mask of the published values that are numbers: all that are shown."""
+        """Return a mask of the published values that are numbers."""
         return np.asarray(published) != HIDDEN
 
     def numbers(self, published: ArrayLike) -> Reals:
-        """Return published values, with the middle of the interval in place of those not shown."""
+        """Return published values, with the middle of the interval for hidden ones."""
         y = np.asarray(published, np.float64)
         return np.where(y == HIDDEN, (self.least + self.threshold - 1) / 2, y)
 
     def mean(self, true: ArrayLike) -> Reals:
-        """Return the mean of the number that represents the published value."""
+        """Return the mean of the number for the published value."""
         return self.numbers(self.publish(true, 0.0))
 
     def variance_at(self, true: ArrayLike) -> Reals:
-        """Return the variance of the published value given the true count: none, since nothing is random."""
+        """Return the variance of the published value given the true count, which is zero."""
         return np.zeros(np.shape(true))
 
     @property
     def variance(self) -> float:
-        """Return the mean squared distance of the counts not shown from the middle (counts squared); others are exact."""
+        """Return the mean squared distance of hidden counts from the middle of their interval (counts squared)."""
         return max(((self.threshold - self.least) ** 2 - 1) / 12, 0.25)
 
     @property
     def reach(self) -> int:
-        """Return the largest distance of a count that is not shown from the middle of the interval, rounded up."""
+        """Return the largest distance of a hidden count from the middle of the interval, rounded up."""
         return (self.threshold - self.least) // 2
 
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:

@@ -1,4 +1,4 @@
-"""Rounding to a multiple of a base: at random, or to the nearest one."""
+"""Rounding to a multiple of a base, at random or to the nearest one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trueup.noise.perturbed import ByChange, whole_number
 
 @dataclass(frozen=True)
 class RandomRounding(ByChange):
-    """A count published as one of the two neighbouring multiples of the base; multiples stay.
+    """A count rounded at random to one of the two neighbouring multiples of the base.
 
     The nearer one comes with probability `1 - d / base`, where d is the distance to it, so that the mean is the
     count (New Zealand and Canada: bases 3, 5 and 10).
@@ -58,12 +58,12 @@ class RandomRounding(ByChange):
 
     @property
     def period(self) -> int:
-        """Return how many of the last rows repeat for all larger counts: `base` rows, or one if large counts stay unchanged."""
+        """Return how many of the last rows repeat for all larger counts."""
         return self.base if self.below is None else 1
 
     @cached_property
     def rows(self) -> Reals:
-        """Return `(base, 2 base - 1)` probabilities of the changes of the counts 0, 1, ..., or a row for each up to `below`."""
+        """Return the probabilities of the changes of the counts 0, 1, ..., one row for each count."""
         x = np.arange(self.base if self.below is None else self.below + 1)
         d, rows = x % self.base, np.zeros((len(x), 2 * self.base - 1))
         rows[x, self.base - 1 - d] = 1 - d / self.base
@@ -84,7 +84,7 @@ TIES = ("up", "down", "even", "either")
 
 @dataclass(frozen=True)
 class Rounded(ByChange):
-    """A count published as the nearest multiple of a base, so that the value implies an interval.
+    """A count rounded to the nearest multiple of a base.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class Rounded(ByChange):
 
     @property
     def period(self) -> int:
-        """Return how many of the last rows repeat for ever; every second multiple is even."""
+        """Return how many of the last rows repeat for all larger counts."""
         return 2 * self.base
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Exact sampling of a law on the integers by lazily refined inversion.
+"""Exact sampling of laws on the integers by inversion that is refined as needed.
 
 Let `U` be an infinite string of random bits, read as a number in [0, 1), and `F` the law's cdf.
 Then `X = min {k : F(k) > U}` has exactly that law. Only as many bits of `U` are drawn as decide `X`:
@@ -64,12 +64,12 @@ class Interval:
         return Interval(lo, hi, self.bits)
 
     def rounded(self, bits: int) -> Interval:
-        """Return the same number enclosed with fewer bits."""
+        """Return an enclosure of the same number with fewer bits."""
         drop = self.bits - bits
         return Interval(self.lo >> drop, -(-self.hi >> drop), bits)
 
     def floor(self, bits: int) -> int | None:
-        """Return `floor(x 2^bits)` for an `x < 1`, None if undecided; see below for multiples of `2^-bits`."""
+        """Return `floor(x 2^bits)` for `x < 1`; None if it is undecided."""
         # An x with x 2^bits < cell + 1 has the floor `cell`, and hi may touch cell + 1 where x cannot. (A cdf
         # of the laws here is transcendental; were it ever equal, a sampler would still be exact, since it
         # looks further whenever its bits equal a stored floor and decides alike for both.)
@@ -108,7 +108,7 @@ def _alternating(y: Interval) -> Interval:
 
 
 class Powers:
-    """Enclosures of `exp(-rate j)` for growing `j` and several precisions, each computed once."""
+    """Enclosures of `exp(-rate j)` for growing `j` at several precisions."""
 
     def __init__(self, rate: Fraction) -> None:
         self.rate = rate
@@ -128,7 +128,7 @@ class Powers:
 
 
 def decided(attempt: Callable[[int], Decision | None], bits: int) -> Decision:
-    """Return `attempt(bits)`, doubling `bits` until the attempt decides (is not None)."""
+    """Return `attempt(bits)` for the first doubled number of bits at which it is not None."""
     while (decision := attempt(bits)) is None:
         bits *= 2
     return decision
@@ -144,13 +144,13 @@ _BROKEN = 1024
 
 
 def chunks(size: int) -> Iterator[slice]:
-    """Cut `size` draws into pieces that stay in the processor's cache."""
+    """Split `size` draws into pieces that fit into the processor's cache."""
     for start in range(0, size, CHUNK):
         yield slice(start, min(start + CHUNK, size))
 
 
 def fetch(words: Words, count: int) -> bytes:
-    """Fetch words; raise an error for fewer than asked for, which would silently bias a draw."""
+    """Fetch random words; raise an error if fewer are returned, because that would bias a draw."""
     fetched = words(count)
     if len(fetched) != count:
         raise PrivacyError(f"the source of randomness gave {len(fetched)} bytes", needed=f"{count} bytes")
@@ -189,7 +189,7 @@ class Inversion:
 
     @cached_property
     def lookup(self) -> np.ndarray:
-        """Return the draw for every first word, int16; the smallest int16 if a threshold falls inside."""
+        """Return the draw for every first word; the smallest int16 if it is undecided."""
         cells = (self.thresholds >> np.uint64(self.word_bits - self.lookup_bits)).astype(np.int64)
         inside = np.bincount(cells, minlength=1 << self.lookup_bits)
         before = np.cumsum(inside) - inside
@@ -203,7 +203,7 @@ class Inversion:
         return first >> dtype.type(surplus) if surplus else first
 
     def draw(self, words: Words) -> int:
-        """Draw one value (the cheap path for scalars)."""
+        """Draw one value."""
         size = 2 if self.lookup_bits <= 16 else 4
         first = int.from_bytes(fetch(words, size), "little") >> (8 * size - self.lookup_bits)
         value = self.lookup.item(first)
@@ -217,7 +217,7 @@ class Inversion:
         return out
 
     def chunk(self, count: int, words: Words) -> np.ndarray:
-        """Draw `count` independent values at once, int16 if they fit."""
+        """Draw `count` independent values together."""
         first = self.first_words(count, words)
         values = self.lookup.take(first)
         open_ = np.flatnonzero(values == UNDECIDED)
@@ -230,7 +230,7 @@ class Inversion:
         return values
 
     def _extend(self, first: np.ndarray, words: Words) -> Integers:
-        """Extend undecided first words to `word_bits` and search the thresholds (stage 2)."""
+        """Extend undecided first words to `word_bits` bits, and search the thresholds (stage 2)."""
         more = self.word_bits - self.lookup_bits
         fresh = np.frombuffer(words(8 * len(first)), np.uint64, len(first)) >> np.uint64(64 - more)
         u = (first.astype(np.uint64) << np.uint64(more)) | fresh
@@ -242,7 +242,7 @@ class Inversion:
         return values
 
     def refine(self, u: int, words: Words) -> int:
-        """Extend one `u` that equals a threshold until the cdf's enclosures decide (stage 3)."""
+        """Extend a `u` that equals a threshold until enclosures of the cdf decide (stage 3)."""
         bits = self.word_bits
         while bits < _BROKEN:
             u = u << 8 * self.step | int.from_bytes(fetch(words, self.step), "big")
@@ -256,7 +256,7 @@ class Inversion:
         )
 
     def _search(self, u: int, bits: int) -> int | None:
-        """Find `min {k : F(k) > U}` from the first `bits` bits `u` of `U`; return None if they do not decide."""
+        """Return `min {k : F(k) > U}` given the first `bits` bits `u` of `U`; None if undecided."""
         low, high, reach = self.support.start - 1, self.support.stop, 1
         while (above := self._above(low, u, bits)) is not False:
             if above is None:
@@ -275,7 +275,7 @@ class Inversion:
         return high
 
     def _above(self, k: int, u: int, bits: int) -> bool | None:
-        """Return True if `F(k) > U`; None if the bits so far and this precision do not decide."""
+        """Return True if `F(k) > U`; None if undecided."""
         cdf = self.enclose(k, bits + 64)
         spare = cdf.bits - bits
         if cdf.lo >= (u + 1) << spare:
@@ -284,7 +284,7 @@ class Inversion:
 
 
 def _all(values: Iterable[int | None]) -> list[int] | None:
-    """Return the values as a list, or None once one of them is None."""
+    """Return the values as a list, or None if one of them is None."""
     result = []
     for value in values:
         if value is None:

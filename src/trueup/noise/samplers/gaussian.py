@@ -1,4 +1,4 @@
-"""Exact samplers of the discrete Gaussian law: from its own table up to standard deviations of 1,024, else by rejection.
+"""Exact samplers of the discrete Gaussian law: by table up to a standard deviation of 1,024, else by rejection.
 
 Canonne, Kamath and Steinke (2020), "The discrete Gaussian for differential privacy", algorithm 3: with
 `t = floor(sigma) + 1`, draw `Y` with mass proportional to `exp(-|y| / t)` and accept it with probability
@@ -53,7 +53,7 @@ class GaussianTable(Inversion):
 
 
 def upper_tails(sigma2: Fraction, bits: int) -> list[Interval]:
-    """Enclose `P(X >= k)` for `k = 0, 1, ..`; the last one encloses all that follow as well."""
+    """Enclose `P(X >= k)` for `k = 0, 1, ..`; the last enclosure also holds for larger k."""
     weights, beyond = _weights(sigma2, bits)
     sums = [beyond]
     for weight in reversed(weights):
@@ -66,7 +66,7 @@ def upper_tails(sigma2: Fraction, bits: int) -> list[Interval]:
 
 
 def _weights(sigma2: Fraction, bits: int) -> tuple[list[Interval], Interval]:
-    """Enclose `w_k = exp(-k^2 / (2 sigma2))` until it vanishes at this precision, and the sum of the rest."""
+    """Enclose `w_k = exp(-k^2 / (2 sigma2))` until it vanishes, and the sum of the rest."""
     weight, weights = Interval.exact(1, bits), []
     # w_{k+1} = w_k r_k with r_k = exp(-(2k + 1) / (2 sigma2)) and r_{k+1} = r_k exp(-1 / sigma2).
     ratio, fall = exp_neg(1 / (2 * sigma2), bits), exp_neg(1 / sigma2, bits)
@@ -113,7 +113,7 @@ class GaussianWide:
         return out
 
     def _accepted(self, count: int, words: Words) -> Integers:
-        """Draw `count` candidates, return those accepted."""
+        """Draw `count` candidates, and return the accepted ones."""
         y = self.envelope.sample(count, words)
         u = np.frombuffer(words(4 * count), np.uint32, count).astype(np.int64)
         beyond = u - self._exp(np.minimum(np.abs(y), self.furthest), *_tables())
@@ -123,7 +123,7 @@ class GaussianWide:
         return y[accept]
 
     def _exp(self, distance, coarse, fine):
-        """Return `exp(-x) 2^32` at a `distance = |y|` of at most 8 sigma, within `_MARGIN - 1`; ints or arrays."""
+        """Return `exp(-x) 2^32` at a `distance = |y|` of at most 8 sigma, for ints or arrays."""
         # v to 29 bits: its error is below 2^-28 from the slope and 2^-29 from the shift, and v < 5,
         # so x = v^2 in units of 2^-20 is within 2 of the truth. Beyond 8 sigma the true value is below _MARGIN as well.
         v = abs(distance * self.slope - self.offset) >> 30
@@ -145,7 +145,7 @@ class GaussianWide:
 
 @lru_cache(maxsize=1)
 def _tables() -> tuple[Integers, Integers]:
-    """Return `floor(exp(-i / 2^10) 2^31)` for `i < 2^15` (or one less), and that of `exp(-j / 2^20)` for `j < 2^10`."""
+    """Return tables of `floor(exp(-i / 2^10) 2^31)` for `i < 2^15` and of `exp(-j / 2^20)` for `j < 2^10`."""
     whole = [exp_neg(Fraction(i), 64).lo for i in range(32)]
     part = [exp_neg(Fraction(i, 1 << 10), 64).lo for i in range(1 << 10)]
     fine = [exp_neg(Fraction(i, 1 << 20), 64).lo >> 33 for i in range(1 << 10)]
@@ -154,13 +154,13 @@ def _tables() -> tuple[Integers, Integers]:
 
 @lru_cache(maxsize=1)
 def _lists() -> tuple[list[int], list[int]]:
-    """Return the same tables as lists for single draws, which read ints faster from lists than from arrays."""
+    """Return the same tables as lists, which are faster for single draws."""
     coarse, fine = _tables()
     return coarse.tolist(), fine.tolist()
 
 
 class _Ahead:
-    """Words fetched 32 bytes at a time within one call; the rest is discarded at its end."""
+    """Random words that are fetched 32 bytes at a time within one call."""
 
     def __init__(self, words: Words) -> None:
         self.words, self.kept = words, b""

@@ -1,4 +1,4 @@
-"""Exact samplers of the two-sided geometric law, in as many digits as its width needs, and of the law within a bound.
+"""Exact samplers of the two-sided geometric law, in digits, and of its truncation.
 
 Let `q = exp(-epsilon)`, `S ~ Bernoulli(q / (1 + q))` and `G` geometric, `P(G = g) = (1 - q) q^g`.
 Then `X = G` if `S = 0` and `X = -1 - G` if `S = 1` has `P(X = x)` proportional to `q^|x|`.
@@ -79,7 +79,7 @@ class TwoSidedGeometric:
 
 
 def _digits_for(epsilon: Fraction) -> tuple[int, ...]:
-    """Choose low digits so that the first one's scale is at most about sixteen."""
+    """Choose the number of low digits."""
     scale = int(1 / epsilon)
     if scale <= _ONE_TABLE:
         return ()
@@ -95,7 +95,7 @@ def two_sided_geometric(epsilon: Fraction) -> TwoSidedGeometric:
 
 
 class FirstDigit:
-    """Sign and first digit: `H` if `S = 0`, `-1 - H` if `S = 1`, where `P(H >= h) = exp(-leading h)`."""
+    """Sign and first digit of the two-sided geometric law."""
 
     def __init__(self, epsilon: Fraction, leading: Fraction) -> None:
         self.epsilon, self.leading = epsilon, leading
@@ -155,7 +155,7 @@ class GeometricTail:
 
 @lru_cache(maxsize=64)
 def geometric_within(epsilon: Fraction, bound: int, word_bits: int = 64) -> Inversion:
-    """Return the exact sampler of the law truncated to a bound, its tables kept for the next draw."""
+    """Return the exact sampler of the truncated law, from a cache."""
     reach = min(bound, int(word_bits / epsilon) + 2)
     lookup_bits = 16 if min(bound, 8 / epsilon) <= 512 else 20
     return Inversion(

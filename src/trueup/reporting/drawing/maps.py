@@ -159,9 +159,7 @@ def _rings(geometry: Mapping[str, Any]) -> Iterator[Ring]:
     except (ValueError, TypeError, KeyError, IndexError, OverflowError):
         whole, rings = False, []
     if not whole:
-        raise DataError(
-            "the coordinates of a shape cannot be read", needed="rings of coordinates, each a pair of numbers"
-        )
+        raise DataError("the coordinates of a shape cannot be read", needed="rings of pairs of numbers")
     yield from rings
 
 

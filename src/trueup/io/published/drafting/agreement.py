@@ -57,12 +57,12 @@ class SumAgreement(NamedTuple):
 
     @property
     def is_told(self) -> bool:
-        """Return True if there are numbers enough, and large enough, to tell anything."""
+        """Return True if there are enough large numbers to judge."""
         return self.told > 0 and self.total >= LEAST
 
     @property
     def holds(self) -> bool:
-        """Return True if most numbers are near, or all together are."""
+        """Return True if most numbers agree with the sums, or all of them do together."""
         return self.is_told and (
             5 * self.near >= 4 * self.told or (self.told > 2 and 12 * self.off <= self.total)
         )
@@ -88,7 +88,7 @@ def noise_of(table: SeenTable, column: SeenColumn | None = None) -> float:
 def agreement_with_sums(
     numbers: RowNumbers, whole: int, parts: Sequence[int], *, loose: bool = False
 ) -> SumAgreement:
-    """Compare the numbers of a row with the sums of other rows; loosely where little else they could be the sums of.
+    """Compare the numbers of a row with the sums of other rows.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def agreement_with_sums(
 
 
 def agreeing(numbers: RowNumbers, parents: Sequence[int]) -> tuple[int, int, int, float]:
-    """Return for how many rows with parts sums speak, against how many, of how many they do not tell; and what share is off.
+    """Return how many rows agree with the sums of their parts, how many do not, how many cannot tell, and by what share.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def agreeing(numbers: RowNumbers, parents: Sequence[int]) -> tuple[int, int, int
 
 
 def summing(columns: Sequence[SeenColumn], titles: str) -> SeenColumn | None:
-    """Return the first or last column if the others, or runs of them, sum to it, else None."""
+    """Return the first or last column if the other columns sum to it, else None."""
     for total in (columns[0], columns[-1]) if len(columns) > 2 else ():
         rest = [column for column in columns if column is not total]
         groups = summed_groups(rest, total, titles)
@@ -144,7 +144,7 @@ def summing(columns: Sequence[SeenColumn], titles: str) -> SeenColumn | None:
 
 
 def summed_groups(columns: list[SeenColumn], total: SeenColumn, titles: str) -> list[list[SeenColumn]]:
-    """Return runs of neighbouring columns that each sum to the total; all in one if there are no such runs."""
+    """Return runs of neighbouring columns that each sum to the total; all columns in one run if there are none."""
     groups, run = [], []
     for column in columns if not _add_up(columns, total, titles) else ():
         run.append(column)
@@ -155,7 +155,7 @@ def summed_groups(columns: list[SeenColumn], total: SeenColumn, titles: str) -> 
 
 
 def are_of_one_whole(groups: Sequence[Sequence[SeenColumn]], total: SeenColumn | None, titles: str) -> bool:
-    """Return True if groups of columns together sum to the total, or, without one, have other sums each."""
+    """Return True if every group of columns sums to the total or, without a total, to other sums."""
     if total is not None:
         return _add_up([column for group in groups for column in group], total, titles)
     ends = [np.array([list(ends_of(column, titles)) for column in group]) for group in groups]
@@ -177,7 +177,7 @@ def _add_up(parts: Sequence[SeenColumn], total: SeenColumn, titles: str) -> bool
 
 
 def ends_of(column: SeenColumn, titles: str) -> Iterator[tuple[float, float]]:
-    """Yield the least and the most that each cell of a column may stand for; a code by its own words or those of notes."""
+    """Yield the smallest and the largest number that each cell of a column may stand for."""
     said: dict[str, tuple[float, float]] = {}
     for text, x in zip(column.texts, column_numbers(column)):
         if x is None and text not in said:

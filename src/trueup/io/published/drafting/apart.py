@@ -1,4 +1,4 @@
-"""Tables of one shape: of the same cells, told apart by names of sheets or files, or each of the places in one above."""
+"""Tables of the same shape in several sheets or files, which show other attribute values, years or places."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_ROWS = 5000
 def told_apart(
     entries: Sequence[DraftedTable], attributes: list[DraftedKey], undecided: list[str]
 ) -> list[DraftedTable]:
-    """Give tables of the same cells a value each of one more attribute; of several years, leave out all but the last."""
+    """Give tables with the same cells one more attribute, named by sheet or file; of several years, keep the last."""
     groups: dict[object, list[DraftedTable]] = {}
     for entry in entries:
         cells = frozenset(
@@ -68,12 +68,12 @@ def told_apart(
 
 
 def label_of(table: SeenTable) -> str:
-    """Return what names a table: its heading, its sheet or its file."""
+    """Return the name of a table: its heading, its sheet or its file."""
     return table.label or table.sheet or table.file.rpartition(".")[0]
 
 
 def of_finest_kind(table: SeenTable) -> SeenTable:
-    """Leave out rows of levels between the whole and the finest where nothing tells which places they hold."""
+    """Leave out rows of intermediate levels if nothing says which places they contain."""
     if len(table.places) != 1 or are_levels(table.places[0].held):
         return table
     place = table.places[0]
@@ -97,7 +97,7 @@ def of_finest_kind(table: SeenTable) -> SeenTable:
 
 
 def _letters(place: SeenColumn, table: SeenTable) -> SeenColumn | None:
-    """Return the letters with which codes begin, if the places of each sum to the same numbers; None if they do not."""
+    """Return the first letters of codes if the places with each letter have the same sums; None if they do not."""
     found = [re.match(r"([^\W\d]{1,5})\d+$", text) for text in place.texts]
     letters = [each[1] if each else "" for each in found]
     kinds = dict.fromkeys(letters)
@@ -113,7 +113,7 @@ def _letters(place: SeenColumn, table: SeenTable) -> SeenColumn | None:
 def within_their_labels(
     seen: Sequence[SeenTable], undecided: list[str]
 ) -> tuple[list[SeenTable], SeenColumn | None]:
-    """Put tables of one shape and other places each into a place above, which its label names; return its column, too."""
+    """Put the places of each of several tables into a larger place, which the table's label names."""
     groups: dict[object, list[SeenTable]] = {}
     for table in seen:
         shape = [tuple(c.path for c in columns) for columns in (table.places, table.attributes, table.values)]
@@ -152,7 +152,7 @@ def within_their_labels(
 
 
 def _whole_of(same: Sequence[DraftedTable]) -> DraftedTable | None:
-    """Return the table whose numbers are near the sums of those of the others, if there is one."""
+    """Return the table whose numbers are about the sums of those of the others, if there is one."""
     columns = [[x for column in entry.seen.values for x in column_numbers(column)] for entry in same]
     if len(same) < 3 or len({*map(len, columns)}) > 1:
         return None
@@ -165,7 +165,7 @@ def _whole_of(same: Sequence[DraftedTable]) -> DraftedTable | None:
 
 
 def _differ(one: DraftedTable, other: DraftedTable) -> bool:
-    """Return True if two tables show some cell with different texts."""
+    """Return True if two tables show different texts in the same cell."""
     shown = []
     for entry in (one, other):
         keys = list(zip(*(column.texts for column in (*entry.seen.places, *entry.seen.attributes))))

@@ -1,4 +1,4 @@
-"""Codes that begin with the codes of the places above them."""
+"""Codes of places that begin with the codes of the places above them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def parents_by_codes(codes: Sequence[str]) -> list[str]:
-    """Return the longest other code with which each begins; empty for those that begin with none.
+    """Return for each code the longest other code that it begins with; empty if there is none.
 
     Examples
     --------
@@ -20,13 +20,13 @@ def parents_by_codes(codes: Sequence[str]) -> list[str]:
 
 
 def without_parts(codes: Sequence[str], lengths: Sequence[int]) -> list[str]:
-    """Return the codes above the last level that no other code begins with."""
+    """Return the codes above the last level with which no other code begins."""
     begun = {code[:length] for code in codes for length in lengths if len(code) > length}
     return [code for code in codes if len(code) in lengths and code not in begun]
 
 
 def code_lengths(codes: Sequence[str]) -> list[int]:
-    """Return the code lengths that all longer codes begin with and most extend, without that of a single root."""
+    """Return the lengths of codes that are prefixes of most longer codes, without the length of a single root."""
     if all(code.isdecimal() for code in codes) and len(codes) == 1 + max(map(int, codes)) - min(
         map(int, codes)
     ):
@@ -52,7 +52,7 @@ def begins_all(code: str, codes: Sequence[str]) -> bool:
 
 
 def are_levels(codes: Sequence[str]) -> bool:
-    """Return True if levels are told by the lengths of codes, each code but a single root having one of them.
+    """Return True if the lengths of codes identify levels, to which every code but a single root belongs.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Relations among the columns of keys of a table: places within each other, attributes that cross, labels, row numbers."""
+"""Relations among a table's key columns: nested places, crossing attributes, labels and row numbers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KIND_OF_PLACE = re.compile(
 
 
 class SortedKeys(NamedTuple):
-    """Columns of keys: places from large to small, attributes, notes on what is left out, labels, and kinds of places."""
+    """Key columns sorted into places (large to small), attributes, and columns to leave out, with notes."""
 
     places: list[SeenColumn]
     attributes: list[SeenColumn]
@@ -47,7 +47,7 @@ class SortedKeys(NamedTuple):
 
 
 def sorted_keys(columns: list[SeenColumn], rows: int, outline: Sequence[str] = ()) -> SortedKeys:
-    """Sort columns of keys into places, attributes and what says nothing more; `outline` names columns that indent each other."""
+    """Sort key columns into places, attributes, and columns that add nothing."""
     ignored = [
         f"column '{c.name}' says '{c.held[0]}' everywhere, and is left out"
         for c in columns
@@ -103,7 +103,7 @@ def sorted_keys(columns: list[SeenColumn], rows: int, outline: Sequence[str] = (
 
 
 def _likely_places(columns: list[SeenColumn], rows: int) -> list[SeenColumn]:
-    """Return the columns that may hold places; none where each is told to be an attribute."""
+    """Return the columns that may hold places; none if every column is identified as an attribute."""
     if rows == 1:
         return columns
     names = [c.name for c in columns]  # both parts of a column of places and values have its name
@@ -117,16 +117,14 @@ def _likely_places(columns: list[SeenColumn], rows: int) -> list[SeenColumn]:
 
 
 def _is_plainly_crossed(column: SeenColumn, places: SeenColumn) -> bool:
-    """Return True for a column of two or three values, as sexes are, that stand in every one of several times as many places."""
+    """Return True if a column's two or three values occur in every one of many more places, as sexes do."""
     pairs = named_pairs(places, column)
     own, values = {a for a, _ in pairs}, {b for _, b in pairs}
     return len(values) <= 3 and 3 * len(values) <= len(own) and len(pairs) == len(own) * len(values)
 
 
 def _finest(under: list[SeenColumn], above: SeenColumn) -> SeenColumn:
-    """Return the column of the smallest places of those `under` one, which lies within most others; it has most values or, where
-    most counties have no districts and blanks stand for theirs, fewer.
-    """
+    """Return the column of the smallest places among those that lie within most of the others."""
 
     def within(column: SeenColumn) -> int:
         others = [other for other in under if other is not column and not determines_key(other, column)]
@@ -140,7 +138,7 @@ def _finest(under: list[SeenColumn], above: SeenColumn) -> SeenColumn:
 
 
 def _tells_attribute(column: SeenColumn, *, named: bool) -> bool:
-    """Return True if a column is of an attribute, by its name or as ages or sexes that repeat."""
+    """Return True if a column holds an attribute, judged by its name or by repeated ages or sexes."""
     values = [text for text in dict.fromkeys(column.held) if not TOTAL.fullmatch(text)]
     worded = [text for text in values if any(map(str.isalnum, text))]
     repeated = 1 < len(values) < len(column.held) and not all(map(str.isdigit, worded))
@@ -150,12 +148,12 @@ def _tells_attribute(column: SeenColumn, *, named: bool) -> bool:
 
 
 def _lies_within(fine: SeenColumn, coarse: SeenColumn) -> bool:
-    """Return True if places of one column lie in those of another, as names or codes tell."""
+    """Return True if the places of one column lie in those of another, judged by names or codes."""
     return determines_key(fine, coarse) or _begins_anew(fine, coarse)
 
 
 def _named_within(fine: SeenColumn, coarse: SeenColumn, columns: list[SeenColumn]) -> bool:
-    """Return True for two columns named as places, the larger first, that hold other names and do not cross in full."""
+    """Return True for two columns with names of places, of which the first are larger and the pairs do not cross."""
     ordered = [c for c in columns if c is fine or c is coarse] == [coarse, fine]
     if not ordered or not all(PLACE.fullmatch(c.name) for c in (fine, coarse)):
         return False
@@ -174,7 +172,7 @@ def _indents(coarse: SeenColumn, fine: SeenColumn, outline: Sequence[str]) -> bo
 
 
 def _begins_anew(fine: SeenColumn, coarse: SeenColumn) -> bool:
-    """Return True if names or codes such as 001 begin anew in each place of another column, and places hold different ones."""
+    """Return True if codes such as 001 start again in each place of another column."""
     pairs = named_pairs(fine, coarse)
     names, above = Counter(a for a, _ in pairs), {b for _, b in pairs}
     if len(above) >= len(names) or len(pairs) == len(names) * len(above) or len(above) < 2:
@@ -187,7 +185,7 @@ def _begins_anew(fine: SeenColumn, coarse: SeenColumn) -> bool:
 
 
 def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
-    """Return True for a column that names the level of each row, as the row's keys or their lengths confirm."""
+    """Return True for a column that names each row's level, as keys or the lengths of codes confirm."""
     filled = [[bool(t) and not TOTAL.fullmatch(t) for t in other.texts] for other in others]
     lengths = [list(map(len, other.texts)) for other in others if " " not in "".join(other.texts)]
     if not others or "" in column.texts:
@@ -208,7 +206,7 @@ def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
 
 
 def _numbers_rows(column: SeenColumn, others: list[SeenColumn]) -> bool:
-    """Return True if a column has another value in every row, and others that cross tell rows apart without it."""
+    """Return True if a column has a different value in every row, and other columns identify rows without it."""
     rows = len(column.texts)
     if (
         len(others) < 2

@@ -1,4 +1,4 @@
-"""Several tables as one population: their levels, their attributes, and each file's names for them."""
+"""Several published tables of one population: their common levels and attributes, and each file's names for them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from trueup.model.toml import inline_table
 
 
 def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft:
-    """Find levels and attributes that tables share; take levels from pointers to parent places if there are any."""
+    """Find the levels and attributes of several tables, from pointers to parent places if there are any."""
     seen = [part for table in seen for part in apart_by_sums(table)]
     seen = by_nested_codes(seen) if pointers is None else seen
     undecided: list[str] = []
@@ -93,7 +93,7 @@ def _wholes_of(drawn: DraftedKey, entry: DraftedTable) -> Iterator[str]:
 
 
 def _mark_partial(entries: Sequence[DraftedTable], undecided: list[str]) -> None:
-    """Mark tables that lack places which others of their level have."""
+    """Mark tables that lack some places which other tables of the same level have."""
     held: dict[str, set[str]] = {}
     for entry in entries:
         held.setdefault(entry.level, set()).update(_finest(entry))
@@ -117,7 +117,7 @@ def _finest(entry: DraftedTable) -> set[str]:
 
 
 def _with_codes_of_others(column: SeenColumn, seen: Sequence[SeenTable]) -> SeenColumn:
-    """Return a column of codes with those of tables of other levels that name it alike."""
+    """Return a column of codes extended by those of other tables with a column of the same name."""
     others = [place for table in seen for place in table.places[-1:] if place.name == column.name]
     return column._replace(texts=[*column.texts, *(text for place in others for text in place.texts)])
 
@@ -136,7 +136,7 @@ def _pointed(pointers: Pointers) -> SeenColumn:
 
 
 def _levels_of(column: SeenColumn, said: list[str], whole: set[str], *, last: bool) -> Iterator[DraftedKey]:
-    """Yield the levels of a column: one, or one for each length of code that is a prefix of others."""
+    """Yield the levels of a column: one, or one for each length of code that is a prefix of longer ones."""
     codes = sorted({text for text in column.held if not TOTAL.fullmatch(text)} - whole)
     lengths = code_lengths(codes) if last else []
     short = without_parts(codes, lengths)
@@ -230,7 +230,7 @@ def _labels_above(table: SeenTable, columns: Mapping[str, str], totals: Mapping[
 def _summing(
     name: str, column: SeenColumn, table: SeenTable, undecided: list[str], totals: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the value of a column of keys whose numbers are the sums of the others, if no word marks a total."""
+    """Return the value of a key column whose numbers are the sums of the others, if no word marks a total."""
     if name in totals or (summed := summing_value(column, table)) is None:
         return {}
     beside = "if it is one beside them, leave its `total` out"

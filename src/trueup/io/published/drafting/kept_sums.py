@@ -1,4 +1,4 @@
-"""Sums of some rows: those that are left out, and the recode and the entry by which a spec reads others beside their parts."""
+"""Rows that hold sums of other rows: those to leave out, and the spec entries that keep them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUM_OF_GROUP = re.compile(
 
 
 def way_to_keep(table: SeenTable, column: SeenColumn, inner: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return what a spec declares so that sums of some values are read beside them, if no two of them overlap.
+    """Return the spec entries that keep sums of some values as well, if no two of them overlap.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def way_to_keep(table: SeenTable, column: SeenColumn, inner: Mapping[str, Sequen
 
 
 def without_repeated_sums(table: SeenTable) -> SeenTable:
-    """Leave out the sums below each group of places that have one name, such as "Sub-total", in all groups."""
+    """Leave out sums with the same name, such as "Sub-total", in all groups of places."""
     if len(table.places) != 1 or table.attributes:
         return table
     place = table.places[0]

@@ -1,4 +1,4 @@
-"""Levels and attributes as a drafted spec has them, and pointers from places to those above."""
+"""Levels and attributes in the form of a drafted spec, and pointers from places to their parents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueup.model.tree import Tree
 
 
 class Pointers(NamedTuple):
-    """The columns of a list of places that point from each to its parent, all places, and their depth."""
+    """Two columns of a list of places that name each place and its parent, all places, and their depth."""
 
     id: str
     parent: str
@@ -93,7 +93,7 @@ class Draft:
 def attribute_of(
     attributes: list[DraftedKey], name: str, values: list[str], taken: Collection[str] = ()
 ) -> DraftedKey:
-    """Return the attribute of a name, or with these values; a new one if there is none, or another column has `taken` it."""
+    """Return the attribute with a name or with these values, or a new one."""
     fold = {value.casefold() for value in values}
     free = [known for known in attributes if known.name not in taken]
     for known in sorted(free, key=lambda known: known.name.casefold() != name.casefold()):
@@ -113,19 +113,19 @@ def spec_value(drawn: DraftedKey, value: str) -> str:
 
 
 def lacks_above(upper: SeenColumn, finest: SeenColumn, totals: Mapping[str, str]) -> bool:
-    """Return True if some row names a finest place and none above it."""
+    """Return True if some row names a finest place but no place above it."""
     return any(
         not above and own and own not in totals.values() for above, own in zip(upper.texts, finest.texts)
     )
 
 
 def lacks_below(upper: SeenColumn, finest: SeenColumn, totals: Mapping[str, str]) -> bool:
-    """Return True if some place has rows of its own and none of parts below it, and is no total."""
+    """Return True if some place has rows of its own but no parts, and is not a total."""
     known = {above for above, own in zip(upper.texts, finest.texts) if own and not TOTAL.fullmatch(own)}
     known |= {"", *totals.values()}
     return not all(above in known or TOTAL.fullmatch(above) for above in upper.texts)
 
 
 def is_repeated(column: SeenColumn) -> bool:
-    """Return True if a row repeats the key of the row above, so that a blank need not do so."""
+    """Return True if a row repeats the key of the row above, so that blanks need not stand for it."""
     return any(one and one == other for one, other in pairwise(column.texts))

@@ -1,4 +1,4 @@
-"""The kind of a single column, by its name and its texts: periods, marks, codes, values."""
+"""The kind of a single column, judged by its name and texts: periods, marks, codes or values."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _OF_ALL = re.compile(r"\b100 ?(%|percent)")
 
 
 def error_of(column: SeenColumn) -> str:
-    """Return of what kind the errors are that a column holds, by its name; empty if it holds none."""
+    """Return the kind of errors that a column holds, judged by its name; empty if it holds none."""
     numbers = any(map(is_number, column.held))
     return next(
         (
@@ -94,7 +94,7 @@ def error_of(column: SeenColumn) -> str:
 
 
 def holds_no_counts(column: SeenColumn) -> bool:
-    """Return True for shares, rates and geometry, by the name of a column or by signs for per cent."""
+    """Return True for shares, rates and areas, judged by the name of a column or by percent signs."""
     held = column.held
     if _RANK.search(column.name) and len(set(held)) == len(held) and all(map(str.isdigit, held)):
         return len(held) < 3 or max(map(int, held)) <= len(column.texts)
@@ -104,7 +104,7 @@ def holds_no_counts(column: SeenColumn) -> bool:
 
 
 def is_period(column: SeenColumn, every: list[SeenColumn]) -> bool:
-    """Return True for a column of years, months or days, by its name or by how all its texts are written."""
+    """Return True for a column of years, months or days, judged by its name or texts."""
     held, rows = set(column.held), len(column.texts)
     named = _TIME.fullmatch(column.name) and not re.search(r"\d", column.name)  # as in "0-14 years"
     if named and all(map(_PERIOD.fullmatch, held)):
@@ -116,7 +116,7 @@ def is_period(column: SeenColumn, every: list[SeenColumn]) -> bool:
 
 
 def marks_values(column: SeenColumn, at: int) -> bool:
-    """Return True for a column of flags or footnotes, by its name or because few rows have a letter or two there."""
+    """Return True for a column of flags or footnotes, judged by its name or by few rows of one or two letters."""
     held = column.held
     sparse = 2 * len(held) <= len(column.texts) and all(len(t) < 3 and not t.isdigit() for t in held)
     named = _MARKS.fullmatch(_NOTED.sub("", column.name))
@@ -176,7 +176,7 @@ def holds_values(column: SeenColumn, at: int) -> bool:
 
 
 def holds_ages(column: SeenColumn) -> bool:
-    """Return True for ranges and single numbers, two ranges at least, that follow each other without a gap and repeat."""
+    """Return True for ages: ranges and single numbers that follow each other without gaps, and repeat."""
     times = Counter(column.held)
     found = sorted((int(a), int(b or a)) for a, b in map(_ends, times) if a)
     gapless = all(low == high + 1 for (_, high), (low, _) in pairwise(found))
@@ -185,13 +185,13 @@ def holds_ages(column: SeenColumn) -> bool:
 
 
 def _ends(text: str) -> tuple[str, str]:
-    """Return the ends of a range such as 3-6, the second blank of one number; both blank of another text."""
+    """Return both ends of a range such as 3-6; the second is blank for a number, and both are blank for other texts."""
     found = _RANGE.fullmatch(text)
     return (found[1], found[2] or "") if found else ("", "")
 
 
 def stands_among_values(every: list[SeenColumn], at: int) -> bool:
-    """Return True for numbers of several lengths behind a column of values: no codes, whatever their column is called."""
+    """Return True for numbers of different lengths after a column of values, which are not codes."""
     held = every[at].held
     several = len({len(text) for text in held}) > 1 and sum(map(is_number, held)) > 0.5 * len(held)
     zeros = any(re.fullmatch(r"0\d+", text) for text in held)
@@ -199,7 +199,7 @@ def stands_among_values(every: list[SeenColumn], at: int) -> bool:
 
 
 def stands_before_names(every: list[SeenColumn], at: int) -> bool:
-    """Return True for numbers in the first column of those before the names of all rows, in the last column."""
+    """Return True for numbers in the first of some columns, of which the last holds the names of all rows."""
     names = every[-1].held
     apart = len(set(names)) == len(every[-1].texts) and not any(map(is_number, names))
     between = [column for column in every[:-1] if column is not every[at]]
@@ -208,7 +208,7 @@ def stands_before_names(every: list[SeenColumn], at: int) -> bool:
 
 
 def holds_codes(column: SeenColumn, at: int, every: list[SeenColumn]) -> bool:
-    """Return True for one of the first columns if its numbers are codes that begin with each other, or rise beside names."""
+    """Return True for one of the first columns if its numbers are nested codes, or rise from row to row beside names."""
     codes = [text for text in column.held if not TOTAL.fullmatch(text)]
     if at > 2 or len(codes) < 3 or len(set(codes)) < len(codes) or not all(map(_CODED.fullmatch, codes)):
         return False

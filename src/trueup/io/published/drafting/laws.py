@@ -1,4 +1,4 @@
-"""Laws that the values of a published table, and the words above and below it, suggest."""
+"""Laws that the values of a published table, and the text around it, suggest."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def _numbers(entry: DraftedTable) -> list[float]:
 
 
 def unit_of(seen: SeenTable) -> int:
-    """Return what 1 stands for (counts), by words above the table or in the names of its columns."""
+    """Return how many counts the number 1 stands for, according to the text above the table or its column names."""
     names = (name for column in seen.values for name in (column.name, *column.path))
     return 1000 if _THOUSANDS.search("\n".join((seen.titles, *names))) else 1
 
 
 def rounding_base(entry: DraftedTable) -> int | None:
-    """Return the base that the values of a table without noise are multiples of."""
+    """Return the base of which all values of a table without noise are multiples."""
     found = _numbers(entry)
     noisy = (
         entry.seen.variance is not None or bool(entry.seen.errors) or any(x < 0 or x != int(x) for x in found)
@@ -42,7 +42,7 @@ def rounding_base(entry: DraftedTable) -> int | None:
 
 
 def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> str:
-    """Return the law suggested by values and titles, or by neighbouring tables with known bases."""
+    """Return the law that values and titles suggest, or neighbouring tables with known bases."""
     seen = entry.seen
     found = _numbers(entry)
     said = seen.titles.casefold()
@@ -90,7 +90,7 @@ def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> 
 
 
 def _small_base(entry: DraftedTable, found: Sequence[float]) -> int | None:
-    """Return the base to which small counts alone are rounded: no value is below it but 0, and nothing else hides these."""
+    """Return the base to which only small counts are rounded: no value between 0 and this base occurs."""
     base = min((x for x in found if x > 0), default=0)
     coded = any(text and not is_number(without_mark(text)) for c in entry.seen.values for text in c.texts)
     blank = any("" in column.texts for column in entry.seen.values)

@@ -1,4 +1,4 @@
-"""Meanings of codes, read from the notes of a file or from the code's own words."""
+"""Meanings of codes, taken from the notes of a file or from the code itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = r"(?:shown|replaced|displayed|marked|denoted|represented|indicated|supp
 
 
 def said_of(code: str, notes: str) -> str | None:
-    """Return what notes say of a code.
+    """Return what the notes of a file say about a code.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def said_of(code: str, notes: str) -> str | None:
 
 
 def meaning_of(text: str, *, zeros: bool) -> str:
-    """Return the code's meaning as a spec writes it; where zeros are shown, counts below a number begin at 1.
+    """Return the code's meaning as a spec writes it; if zeros are shown, a range of small counts begins at 1.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Location of the table in a file or sheet: below which header rows, and above which notes."""
+"""Location of tables in a file or sheet: their header rows, and the notes below them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_ROWS = 200_000
 
 
 def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
-    """Look at one file or sheet, and return its tables: mostly one, or those below each other."""
+    """Find the tables in one file or sheet."""
     path = Path(source)
     if is_parquet(path):
         return _in_parquet(source, path.name)
@@ -97,7 +97,7 @@ def _in_parquet(source: Any, name: str) -> list[SeenTable]:
 
 
 def _indents(raw: Sequence[Row]) -> dict[str, str]:
-    """Return what stands before the names of the first columns, where it differs among those of one."""
+    """Return the indents of the names in the first columns, if they differ within a column."""
     found: dict[str, str] = {}
     for k in range(3):
         cells = [row[k] for row in raw if k < len(row) and row[k].strip()]
@@ -111,7 +111,7 @@ def _some(table: SeenTable | None) -> list[SeenTable]:
 
 
 def best_rows(source: Any, sheet: str | None) -> tuple[list[Row], str | None]:
-    """Return the rows of a file, and the delimiter that divides them into most cells."""
+    """Return the rows of a file, and the delimiter that gives the most cells."""
     best: list[Row] = []
     divided = None
     for delimiter in delimiters_of(source):
@@ -122,7 +122,7 @@ def best_rows(source: Any, sheet: str | None) -> tuple[list[Row], str | None]:
 
 
 def texts_of(rows: Iterable[Row], divided: str | None = None) -> str:
-    """Return what stands in rows that are none of a table, a line for each row, with what divides its cells put back."""
+    """Return the text of rows outside the tables, one line for each row."""
     sign = f"{divided} " if divided in (",", ";") else "; "
     lines = [list(filter(None, row)) for row in rows if any(row)]
     return "\n".join((": " if len(line) == 2 and is_code(line[0]) else sign).join(line) for line in lines)
@@ -135,7 +135,7 @@ def _filled(rows: Sequence[Row]) -> int:
 
 
 def _first(rows: Sequence[Row]) -> int | None:
-    """Return the first row of numbers; years above all other cells, or in several columns, count as column names."""
+    """Return the first row of numbers; a row of years above all other cells holds column names instead."""
     wide = 0
     for at, row in enumerate(rows):
         numbers = numeric_cells(row)
@@ -162,18 +162,18 @@ def _first(rows: Sequence[Row]) -> int | None:
 
 
 def _stands_again(rows: Sequence[Row], at: int, text: str, k: int) -> bool:
-    """Return True for a text that stands several times in a column of the rows from one on."""
+    """Return True for a text that occurs several times in a column."""
     return bool(text) and sum(k < len(row) and row[k] == text for row in rows[at : at + 500]) > 1
 
 
 def _rise_by_one(cells: Sequence[str]) -> bool:
-    """Return True for the names of three columns or more that are ages, hours or the like: 0, 1, 2."""
+    """Return True for names of three or more columns that are consecutive numbers, such as ages or hours."""
     numbers = [int(cell) for cell in cells if cell.isdecimal()]
     return len(numbers) == len(cells) > 2 and all(b == a + 1 for a, b in pairwise(numbers))
 
 
 def _with_codes(rows: Sequence[Row], at: int, numbers: set[int]) -> int:
-    """Return the first row of the table, including rows above it that hold codes in place of numbers."""
+    """Return the first row of the table, including rows before it that hold codes instead of numbers."""
     below = {row[k] for row in rows[at : at + 500] for k in numbers if k < len(row)}
     while at > 1 and sum(map(bool, rows[at - 2])) > 1:
         above = [rows[at - 1][k] for k in numbers if k < len(rows[at - 1]) and rows[at - 1][k]]
@@ -187,7 +187,7 @@ def _with_codes(rows: Sequence[Row], at: int, numbers: set[int]) -> int:
 
 
 def _lacks_values(rows: Sequence[Row], at: int, numbers: set[int]) -> bool:
-    """Return True for a row below the names of columns of numbers that holds none, and a key that stands below it again."""
+    """Return True for a row below the column names that has a key but no number."""
     named = all(k < len(rows[at - 1]) and rows[at - 1][k] for k in numbers)
     again = any(
         cell and any(k < len(row) and row[k] == cell for row in rows[at + 1 : at + 500])
@@ -197,7 +197,7 @@ def _lacks_values(rows: Sequence[Row], at: int, numbers: set[int]) -> bool:
 
 
 def _in_place(cell: str, below: set[str]) -> bool:
-    """Return True for a code in the place of a number, a text that stands below again, or a marked number that is no year."""
+    """Return True for a text that stands instead of a number: a code, a repeated text, or a marked number."""
     if is_marked(cell):
         return not YEAR.fullmatch(without_mark(cell).strip())
     return cell in below or (is_code(cell) and not cell[0].isalnum())
@@ -217,12 +217,12 @@ def _header(rows: Sequence[Row], first: int) -> int:
 
 
 def _heads(row: Row) -> bool:
-    """Return True for a row of several cells, or with one above columns behind the first."""
+    """Return True for a header row: several cells, or one cell above columns after the first."""
     return sum(map(bool, row)) > 1 or (any(row) and not row[0])
 
 
 def _below_header(rows: Sequence[Row], first: int) -> int:
-    """Return the row below the header: the first of numbers, or a heading above it in the column of keys."""
+    """Return the row below the header: the first row of numbers, or a heading above it in the column of keys."""
     head, names = (rows[first - 1], rows[first - 2]) if first > 1 else ([], [])
     at = _lone(head)
     headed = (
@@ -235,19 +235,19 @@ def _below_header(rows: Sequence[Row], first: int) -> int:
 
 
 def _values_from(row: Row) -> int:
-    """Return where the numbers at the end of a row begin: behind its last word, at the second cell at least."""
+    """Return the position at which the numbers of a row begin: after its last word, but not in the first cell."""
     words = [k for k, cell in enumerate(row) if cell and not is_number(cell) and not is_code(cell)]
     return max(words, default=0) + 1
 
 
 def _lone(row: Row) -> int:
-    """Return the position of the only cell that holds something; -1 if there are none or several."""
+    """Return the position of the only nonempty cell of a row; -1 if there are none or several."""
     held = [k for k, cell in enumerate(row) if cell]
     return held[0] if len(held) == 1 else -1
 
 
 def _last(rows: Sequence[Row], first: int) -> int:
-    """Return the last row that has a number, or a code, beside something else."""
+    """Return the last row that has a number or a code, and something else."""
     numbers = {k for row in rows[first : first + 50] for k in numeric_cells(row)}
     full = sum(map(bool, rows[first]))
     for at in range(len(rows) - 1, first, -1):
@@ -262,7 +262,7 @@ def _last(rows: Sequence[Row], first: int) -> int:
 
 
 def _side_by_side(columns: list[SeenColumn]) -> list[list[SeenColumn]]:
-    """Return the columns of each of several tables beside each other, which have the same header."""
+    """Return the columns of each of several tables side by side, which have the same header."""
     names = [column.path for column in columns]
     for width in range(2, len(names) // 2 + 1):
         if (

@@ -1,4 +1,4 @@
-"""Lists that say which places lie in which, in a file of their own: counts name the places by their codes alone."""
+"""Lists in files of their own that say which places contain which, for tables that name places by codes alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trueup.model.tree import Tree
 
 
 def places_looked_up(files: Sequence[str | Path], seen: Sequence[SeenTable]) -> PlacesAbove | None:
-    """Return the places above those of the longest table, from a file that lists all of these once; None if there is none."""
+    """Return the places above those of the longest table, from a file that lists each of these once; None if none does."""
     longest = max(seen, key=lambda table: len(table.values[0].texts))
     if len(longest.places) != 1:
         return None
@@ -54,7 +54,7 @@ def _with_named_root(listed: PlacesAbove, seen: Sequence[SeenTable]) -> PlacesAb
 
 
 def _pointed(table: SeenTable, places: set[str], columns: Sequence[SeenColumn]) -> PlacesAbove | None:
-    """Return the places above those of a table, from a list of codes, of other keys, too, that names the code above each."""
+    """Return the places above those of a table, from a list of codes that names the code above each."""
     for own, above in permutations(columns, 2):
         pairs = [pair for pair in zip(own.texts, above.texts) if pair[0] in places]
         if len(pairs) == len(places) and {""} < {parent for _, parent in pairs} <= places | {""}:
@@ -86,7 +86,7 @@ def _are_listed(key: SeenColumn, places: frozenset[str]) -> bool:
 
 
 def without_list(seen: Sequence[SeenTable], listed: PlacesAbove) -> tuple[list[SeenTable], list[str]]:
-    """Return tables without the list of places, whose numbers are no counts of what the table counts; and what is said of it."""
+    """Return the tables without a list of places, and a note on what was left out."""
     counted = {column.name for column in listed.table.values}
     told = {place for place, above in listed.rows if above}
     lists = [
@@ -115,7 +115,7 @@ def _columns_of(file: str | Path) -> list[SeenColumn]:
 
 
 def _levels(own: SeenColumn, columns: Sequence[SeenColumn], others: Sequence[set[str]]) -> list[SeenColumn]:
-    """Return the columns of levels above, from fine to coarse: one of each pair that says the same, which counts name if any."""
+    """Return the columns of the levels above, from fine to coarse, without columns that repeat others."""
     coarse = [c for c in columns if "" not in c.texts and 1 < len(set(c.texts)) <= 0.7 * len(own.texts)]
     coarse.sort(key=lambda c: (-len(set(c.texts)), not any(held <= set(c.texts) for held in others)))
     found: list[SeenColumn] = []

@@ -1,4 +1,4 @@
-"""Names of attributes, as their values tell them."""
+"""Names of attributes that are suggested by their values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_WHICH = re.compile(
 
 
 def name_of(values: Sequence[str]) -> str:
-    """Return the name of an attribute that has such values; 'category' if they do not tell it.
+    """Return a name for an attribute with these values; 'category' if the values do not suggest one.
 
     Examples
     --------
@@ -92,7 +92,7 @@ _OVER = re.compile(
 
 
 def overlapping(values: Sequence[str]) -> list[str]:
-    """Return the ages that hold others, or are held by others that do not make them up.
+    """Return the age groups that overlap others, unless one is made up of the others.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def overlapping(values: Sequence[str]) -> list[str]:
 
 
 def ages_within(values: Sequence[str], held: Sequence[str]) -> dict[str, list[str]]:
-    """Return the ages that each of some values holds, where others make it up.
+    """Return, for each age group that is made up of others, these other groups.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Columns of keys that go together: which tell rows apart, determine others, or name what others say as codes."""
+"""Relations between key columns: which identify rows, determine others, or name the codes of others."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _LABEL = re.compile(
 
 
 def determines_key(fine: SeenColumn, coarse: SeenColumn) -> bool:
-    """Return True if each value of a column goes with one value of another, blanks and totals aside."""
+    """Return True if each value of a column occurs with a single value of another, apart from blanks and totals."""
     pairs = named_pairs(fine, coarse)
     return len(pairs) == len({a for a, _ in pairs}) and bool(pairs)
 
 
 def named_pairs(fine: SeenColumn, coarse: SeenColumn) -> set[tuple[str, str]]:
-    """Return the pairs of values that stand in one row, blanks and totals aside."""
+    """Return the pairs of values of two columns that occur in a row, without blanks and totals."""
     pairs = zip(fine.texts, coarse.texts)
     return {(a, b) for a, b in pairs if a and b and not TOTAL.fullmatch(a) and not TOTAL.fullmatch(b)}
 
@@ -32,17 +32,17 @@ def are_alike(one: SeenColumn, other: SeenColumn) -> bool:
 
 
 def told_rows(keys: list[SeenColumn]) -> int:
-    """Return how many rows some columns of keys tell apart."""
+    """Return how many different rows some key columns distinguish."""
     return len(set(zip(*(key.texts for key in keys))))
 
 
 def pairs_of(columns: list[SeenColumn]) -> Iterator[tuple[SeenColumn, SeenColumn]]:
-    """Return all pairs of columns, each once."""
+    """Return all pairs of columns."""
     return ((a, b) for k, a in enumerate(columns) for b in columns[k + 1 :])
 
 
 def without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
-    """Return columns with one of each equivalent pair, and notes: the one that tells more rows apart, or the code."""
+    """Return columns without those equivalent to another, and notes; codes are kept rather than names."""
     kept, ignored = list(columns), []
     for one, other in pairs_of(columns):
         if one in kept and other in kept and (_say_the_same(one, other, columns) or _names_codes(one, other)):
@@ -60,7 +60,7 @@ def without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[st
 
 
 def _say_the_same(one: SeenColumn, other: SeenColumn, columns: list[SeenColumn]) -> bool:
-    """Return True if the values of two columns pair off, or those of a code and its name do within each place above."""
+    """Return True if the values of two columns correspond one to one, everywhere or within each place above."""
     parts = [
         (a, b) for a, b in zip(one.texts, other.texts) if (a or not one.blank) and (b or not other.blank)
     ]

@@ -1,4 +1,4 @@
-"""Several tables below each other in one file or sheet, each below a heading or a header of its own."""
+"""Several tables below each other in one file or sheet, each with a heading or header of its own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Panel(NamedTuple):
 
 
 def panels_of(rows: Sequence[Row], bottom: int, last: int) -> list[Panel]:
-    """Return the tables below each other, of the same or of other places; none if the rows below a header are one table.
+    """Return the tables that lie below each other; none if the rows below the header form one table.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def _pair(row: Row) -> tuple[str, str] | None:
 
 
 def _names(row: Row, header: Row, below: Sequence[Row]) -> bool:
-    """Return True for a header behind a break: one that begins as the first one, or of names that stand above numbers once."""
+    """Return True for a further header: one that begins like the first, or that names columns of numbers."""
     names = [cell for cell in row[1:] if cell]
     held = {cell for other in below for cell in other[1:]}
     numbers = numeric_cells(below[0]) if below else set[int]()

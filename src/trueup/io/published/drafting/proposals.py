@@ -1,4 +1,4 @@
-"""Rows that may hold the sums of others, as forms of keys propose them: codes, indents, kinds, order, columns beside."""
+"""Rows that may hold sums of other rows, as codes, indents, kinds, order or neighbouring columns suggest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ZEROS = re.compile(r"\w")
 
 
 def indent_of(text: str) -> str:
-    """Return what stands before a name.
+    """Return the blanks or marks before a name.
 
     Examples
     --------
@@ -43,14 +43,14 @@ def indent_of(text: str) -> str:
 
 
 def depths_of(indents: Sequence[str]) -> list[int]:
-    """Return depths by indents: blanks count by their number, marks by the order in which they first stand."""
+    """Return depths of names from their indents: the number of blanks, or the order in which marks first occur."""
     kinds = list(dict.fromkeys(indents))
     blank = not any(indent.strip() for indent in kinds)
     return [len(indent) if blank else kinds.index(indent) for indent in indents]
 
 
 def parents_of(depths: Sequence[int]) -> list[int]:
-    """Return the row above each: the last one before it that is less deep; -1 for the first of all.
+    """Return the row above each row in the hierarchy: the last earlier one with less depth, or -1.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def parents_of(depths: Sequence[int]) -> list[int]:
 def proposed(
     names: Sequence[str], beside: Sequence[SeenColumn], indents: Mapping[str, str]
 ) -> list[list[int]]:
-    """Return the parents of all rows that forms propose: of their names, and of the columns beside these.
+    """Return all assignments of rows to sums that the form of names and neighbouring columns suggest.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def proposed(
 
 
 def by_codes(codes: Sequence[str], form: Callable[[str], str] = _FORMS[0]) -> list[int]:
-    """Return the row with the longest other code with which each begins; -1 for those that begin with none."""
+    """Return for each row the one with the longest other code that its code begins with; -1 if there is none."""
     formed = [form(code) for code in codes]
     if len(set(formed)) < len(formed) or "" in formed:
         return [-1] * len(codes)
@@ -107,7 +107,7 @@ def by_codes(codes: Sequence[str], form: Callable[[str], str] = _FORMS[0]) -> li
 
 
 def _by_zeros(codes: Sequence[str]) -> Iterator[list[int]]:
-    """Yield the parents by codes of one length that end in zeros above others: 3100 holds 3104, and 0000 both.
+    """Yield assignments of rows by codes of equal length that end in zeros: 3100 contains 3104, and 0000 both.
 
     A level ends behind a sign if codes that go on behind it have zeros there in a code above, two of three at least. Ways that
     leave one or two of these levels out are proposed, too: a code that ends in 0 by chance, as 20, is not above 21.
@@ -126,7 +126,7 @@ def _by_zeros(codes: Sequence[str]) -> Iterator[list[int]]:
 
 
 def _ends_level(above: Mapping[str, str]) -> bool:
-    """Return True if most codes that are cut short are codes, too."""
+    """Return True if most codes without their last characters are codes as well."""
     begun = {short for code, short in above.items() if short != code}
     held = begun & {*above}
     return 3 * len(held) >= 2 * len(begun) > 0
@@ -140,14 +140,14 @@ def _shape(code: str) -> str:
 
 
 def _words(names: Sequence[str], at: int) -> list[str]:
-    """Return the first or last word of each name, where others have it, too."""
+    """Return the first or last word of each name, where other names share it."""
     words = [name.split()[at] if " " in name else name[at] if not name.isascii() else "" for name in names]
     times = Counter(words)
     return [word if times[word] > 1 else "" for word in words]
 
 
 def _by_kinds(kinds: Sequence[str]) -> Iterator[list[int]]:
-    """Yield the parents by kinds of rows: fewer of a kind lie above more, or in every order if kinds are few."""
+    """Yield assignments of rows by their kinds, rarer kinds above more frequent ones."""
     times = Counter(kinds)
     if not 1 < len(times) <= MOST_KINDS or len(times) == len(kinds):
         return
@@ -162,13 +162,13 @@ def _by_kinds(kinds: Sequence[str]) -> Iterator[list[int]]:
 
 
 def _by_depths(depths: Sequence[int]) -> list[list[int]]:
-    """Return the parents of rows by their depths, if parts stand below their whole, and if they stand above it."""
+    """Return assignments of rows by depth, for parts below their sum and for parts above it."""
     back = parents_of(depths[::-1])[::-1]
     return [parents_of(depths), [len(depths) - 1 - row if row >= 0 else -1 for row in back]]
 
 
 def _by_pointers(above: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Return the parents that a column names; empty if it names other things."""
+    """Return for each row the row that a column names; empty if the column names other things."""
     rows = {name: row for row, name in enumerate(names)}
     found = [rows.get(text, -1) for text in above]
     found = [-1 if parent == row else parent for row, parent in enumerate(found)]
@@ -186,7 +186,7 @@ def _is_circular(parents: Sequence[int]) -> bool:
 
 
 def _by_groups(beside: Sequence[SeenColumn], rows: int, *, last: bool) -> list[int]:
-    """Return the parents of rows if the first or last row of those with the same text in a column holds them."""
+    """Return assignments of rows if the first or last row with a given text in a column holds the sum of the others."""
     parents = [-1] * rows
     for key in sorted(beside, key=lambda key: len(set(key.texts))):
         heads: dict[str, int] = {}
@@ -202,7 +202,7 @@ def _by_groups(beside: Sequence[SeenColumn], rows: int, *, last: bool) -> list[i
 
 
 def by_sums(numbers: RowNumbers) -> Iterator[list[int]]:
-    """Yield the row above that holds the sums of the rows below it, or the one below of those above it; -1 for the others.
+    """Yield assignments of rows to a row above or below them that holds their sums; -1 for other rows.
 
     The rows that hold no sum have to lie in some that do, all of them. Ways are yielded in which a row with the numbers of
     the one beside it is its only part, too.
@@ -217,7 +217,7 @@ def by_sums(numbers: RowNumbers) -> Iterator[list[int]]:
 def _heaped(
     numbers: RowNumbers, order: Iterable[int], *, alone: bool = False
 ) -> tuple[dict[int, int], list[int]]:
-    """Return the row that holds the sums of the last rows before it, for each of these, and the rows that are in none.
+    """Return for some rows the row that holds their sum, when sums follow their parts, and the rows in no sum.
 
     A part may be `alone` where it has the numbers of the row that holds it.
     """

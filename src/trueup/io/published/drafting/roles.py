@@ -1,4 +1,4 @@
-"""Roles of a table's columns (places, attributes, values), and the rows and columns of it that one spec describes.
+"""Roles of a table's columns (places, attributes, values), and the rows and columns that one spec describes.
 
 One file: which rows a spec describes depends on the roles of columns, and these on the rows.
 """
@@ -53,7 +53,7 @@ _COUNTED = re.compile(r"(obs_?)?(count|number|numerator|n)", re.IGNORECASE)
 def sorted_out(
     file: str, sheet: str | None, titles: str, every: list[SeenColumn], *, headless: bool
 ) -> SeenTable | None:
-    """Return a table with its columns by their roles; None if none of them holds values."""
+    """Return a table with its columns sorted by role; None if no column holds values."""
     if counts_rows(every):
         table = sorted_out(file, sheet, titles, every[1:], headless=headless)
         said = f"column '{every[0].name}' numbers the rows, and is left out"
@@ -122,7 +122,7 @@ def sorted_out(
 
 
 class _Roles(NamedTuple):
-    """Columns by their roles, the one of errors beside each column of values by its name, and which kind of errors they are."""
+    """Columns by role, with the column and kind of errors for each column of values."""
 
     keys: list[SeenColumn]
     values: list[SeenColumn]
@@ -134,7 +134,7 @@ class _Roles(NamedTuple):
 
 
 def _by_role(every: list[SeenColumn]) -> _Roles:
-    """Sort columns by their names and signs, from left to right."""
+    """Sort columns into roles by their names and texts."""
     keys, values, periods, ignored = [], [], [], []
     errors: dict[str, SeenColumn] = {}
     variance, kind = None, "variance"
@@ -180,14 +180,14 @@ def _not_annotations(columns: list[SeenColumn]) -> list[SeenColumn]:
 
 
 def _is_constant(every: list[SeenColumn], at: int) -> bool:
-    """Return True for one number in all of several rows, before words and other numbers: of the place above all."""
+    """Return True for a single number in all rows, before words and other numbers, as of a larger place."""
     numbers = [len(set(c.texts)) > 1 for c in every[at + 1 :] if all(map(is_number, c.held))]
     words = [c for c in every[at + 1 :] if not any(map(is_number, c.held))]
     return len(set(every[at].texts)) == 1 < len(every[at].texts) - 1 and any(numbers) and bool(words)
 
 
 def _rows_of(columns: list[SeenColumn], kept: list[bool]) -> list[SeenColumn]:
-    """Return some rows of columns, without columns that are empty there."""
+    """Return columns restricted to some rows, without those that are empty there."""
     some = [each._replace(texts=list(compress(each.texts, kept))) for each in columns]
     return [each for each in some if each.held]
 
@@ -195,7 +195,7 @@ def _rows_of(columns: list[SeenColumn], kept: list[bool]) -> list[SeenColumn]:
 def _of_some_rows(
     table: SeenTable, column: SeenColumn, wanted: list[str], why: str, *, filled: bool
 ) -> SeenTable:
-    """Say of a table which rows of it are described, why, and how the others can be kept."""
+    """Note which rows of a table the spec describes, why, and how the others can be kept."""
     inner = ages_within([v for v in column.held if v not in wanted], list(dict.fromkeys(column.held)))
     ways = way_to_keep(table, column, inner) if all(inner.values()) else []
     only = {column.name: wanted[0] if len(wanted) == 1 else wanted}
@@ -205,7 +205,7 @@ def _of_some_rows(
 
 
 def _with_errors(table: SeenTable, roles: _Roles) -> SeenTable:
-    """Give a table the errors that stand beside its values."""
+    """Add the columns of errors beside a table's values."""
     said = "a law of normal noise is taken"
     said += "; whether margins are of 90 % is not told" if "margin" in roles.kind else ""
     first = roles.errors[table.values[0].name]
@@ -221,7 +221,7 @@ def _with_errors(table: SeenTable, roles: _Roles) -> SeenTable:
 
 
 def _parted(column: SeenColumn) -> list[SeenColumn]:
-    """Return a column of places and one of values, from a column of places each with the same values below it."""
+    """Split a column in which each place is followed by the same attribute values into two columns."""
     times = Counter(column.texts)
     values = {text for text, often in times.items() if often > 1}
     places = len(times) - len(values)
@@ -242,9 +242,7 @@ def _parted(column: SeenColumn) -> list[SeenColumn]:
 
 
 def _filled(keys: list[SeenColumn], rows: int) -> list[SeenColumn]:
-    """Return keys whose blanks repeat those above, if that tells all rows apart, and more than blanks do or in an outline; else
-    nothing.
-    """
+    """Return keys in which blanks repeat the key above, if that identifies all rows; else nothing."""
     carried_on = carried_keys([key.texts for key in keys])
     filled = [key._replace(texts=texts) for key, texts in zip(keys, carried_on)]
     asked = told_rows(filled) > told_rows(keys) or _is_outline(keys)
@@ -252,7 +250,7 @@ def _filled(keys: list[SeenColumn], rows: int) -> list[SeenColumn]:
 
 
 def _is_outline(keys: list[SeenColumn]) -> bool:
-    """Return True if each row has one key in the columns with blanks, and larger places follow the parts of others."""
+    """Return True if each row has one key in the columns with blanks, so that they form an outline."""
     rows = list(zip(*(key.texts for key in keys if "" in key.texts)))
     if not rows or any(sum(map(bool, row)) != 1 for row in rows):
         return False
@@ -261,12 +259,12 @@ def _is_outline(keys: list[SeenColumn]) -> bool:
 
 
 def _summed(texts: list[str]) -> list[str]:
-    """Return keys as they are read: "East Total" is East."""
+    """Return keys without words for a total: "East Total" becomes East."""
     return without_word_of_sum(np.array(texts, object), ()).tolist()
 
 
 def _of_zeros(column: SeenColumn) -> SeenColumn:
-    """Return a column of codes with blanks for the code of zeros alone that stands for the whole."""
+    """Return a column of codes in which the code of zeros for the whole becomes a blank."""
     zeros = next((text for text in column.held if not text.strip("0") and len(text) > 1), "")
     if (
         not zeros
@@ -280,7 +278,7 @@ def _of_zeros(column: SeenColumn) -> SeenColumn:
 def _some_rows(
     keys: list[SeenColumn], periods: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[SeenColumn, list[str], str] | None:
-    """Return a column of periods or measures of which a spec describes one, what it says in the rows to read, and why."""
+    """Return a column of periods or measures of which a spec describes one, its value in these rows, and the reason."""
     several = [column for column in periods if len(set(column.texts)) > 1]
     apart = told_rows(keys)
     for column in several if told_rows([*keys, *several]) > apart else ():
@@ -308,7 +306,7 @@ def _some_rows(
 
 
 def _with_fractions(column: SeenColumn, values: list[SeenColumn]) -> set[str]:
-    """Return what a column says in rows with fractions, if it says other things in rows with whole numbers alone."""
+    """Return a column's value in the rows with fractions, if the rows with whole numbers have other values."""
     if len(values) != 1 or any(map(TOTAL.fullmatch, column.held)):
         return set()
     numbers = column_numbers(values[0])
@@ -323,7 +321,7 @@ def _with_fractions(column: SeenColumn, values: list[SeenColumn]) -> set[str]:
 
 
 def _last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenColumn], list[str]]:
-    """Return the columns of the last period, those of others, and a note on these."""
+    """Return the columns of the last period, those of other periods, and a note on the latter."""
     left: list[SeenColumn] = []
     said = []
     stems = [YEAR.sub("", column.name) for column in values]
@@ -348,7 +346,7 @@ def _last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenC
 
 
 def _undated(column: SeenColumn) -> SeenColumn:
-    """Return a column of the last year by its name without it."""
+    """Return a column of the last year, named without the year."""
     name = YEAR.sub("", column.path[-1]).strip(" _-–/,.()")
     return column._replace(path=(*column.path[:-1], name or column.path[-1]))
 
@@ -361,7 +359,7 @@ def _marks_of(held: list[str]) -> str:
 def _one_value(
     keys: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[list[SeenColumn], list[SeenColumn], list[str]]:
-    """Keys and values of a long table whose column of values is named so: other numbers are codes of its keys, or of its rows."""
+    """Return keys and values of a long table whose column of values is known by its name."""
     counted = [column for column in values if _COUNTED.fullmatch(column.name)]
     named = counted or [column for column in values if _VALUE.fullmatch(column.name)]
     if counted and not any(_VALUE.fullmatch(column.name) for column in values):
@@ -387,7 +385,7 @@ def _one_value(
 
 
 def _holds_marks(column: SeenColumn, beside: list[SeenColumn], values: list[SeenColumn]) -> bool:
-    """Return True for a column with a code such as `-` in every row, between columns of values."""
+    """Return True for a column between columns of values that has a code such as `-` in every row."""
     marks = "" not in column.texts and all(
         is_code(text) and not any(map(str.isalnum, text)) for text in column.texts
     )

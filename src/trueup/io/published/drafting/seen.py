@@ -162,7 +162,7 @@ class SeenTable(NamedTuple):
 
 
 def is_number(text: str) -> bool:
-    """Return True if a text is meant as a number."""
+    """Return True if a text looks like a number."""
     return INSTEAD.fullmatch(text) is None and (
         NUMBER_LIKE.fullmatch(text) is not None
         or re.fullmatch(r"-?\d+(\.\d+)?[eE][+-]?\d+", text) is not None
@@ -170,7 +170,7 @@ def is_number(text: str) -> bool:
 
 
 def is_code(text: str) -> bool:
-    """Return True if a text may stand in the place of a number, or is one with a mark behind it."""
+    """Return True if a text may stand instead of a number, or is a number with a mark after it."""
     ways = (_MARK, INSTEAD)
     return read_interval(text) is not None or any(way.fullmatch(text) for way in ways) or is_marked(text)
 

@@ -1,4 +1,4 @@
-"""Values of an attribute that hold the sums of others: one is the whole, the others are left out."""
+"""Attribute values that are sums of others: one is the total, and the others are left out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SummedGroups(NamedTuple):
 
 
 def without_subtotals(table: SeenTable, undecided: list[str]) -> SeenTable:
-    """Leave out rows of values of attributes that are sums of some others, and mark the value that is the sum of all."""
+    """Leave out rows of attribute values that are sums of other values, and mark the total."""
     for at in range(len(table.attributes)):
         column = table.attributes[at]  # of the rows that are left
         values = list(dict.fromkeys(column.held))
@@ -63,7 +63,7 @@ def without_subtotals(table: SeenTable, undecided: list[str]) -> SeenTable:
 
 
 def apart_by_sums(table: SeenTable) -> list[SeenTable]:
-    """Return a table for each attribute that one column holds: runs of its values that have the same sums everywhere."""
+    """Return a table for each attribute in a column: runs of its values with the same sums everywhere."""
     for column in table.attributes:
         values = [value for value in dict.fromkeys(column.held) if not TOTAL.fullmatch(value)]
         numbers = _numbers_by_value(table, column, values)
@@ -85,7 +85,7 @@ def apart_by_sums(table: SeenTable) -> list[SeenTable]:
 def said_of_sums(
     found: SummedGroups, remedy: str = "leave its columns out of `cell`, and out of `values`", where: str = ""
 ) -> list[str]:
-    """Return what a draft says of values that are, or may be, sums of others."""
+    """Return the notes of a draft on values that are, or may be, sums of others."""
     said = [
         f"'{value}'{where} is the sum of {_shown(parts)}, and is left out"
         for value, parts in found.inner.items()
@@ -116,7 +116,7 @@ def _shown(parts: Sequence[str]) -> str:
 
 
 def summed_columns(columns: Sequence[SeenColumn], names: Sequence[str], table: SeenTable) -> SummedGroups:
-    """Return which columns of values, or groups of them of one name, are sums of others, row by row."""
+    """Return which columns of values are, in every row, sums of others."""
     numbers = row_numbers(table, columns)
     values = list(dict.fromkeys(names))
     ends = numbers.ends.transpose(1, 0, 2)
@@ -127,7 +127,7 @@ def summed_columns(columns: Sequence[SeenColumn], names: Sequence[str], table: S
 
 
 def columns_apart(columns: Sequence[SeenColumn], table: SeenTable) -> list[list[SeenColumn]]:
-    """Return the columns of values of each attribute: runs that have the same sums in all rows, or all in one."""
+    """Return the columns of values of each attribute: runs with the same sums in all rows."""
     numbers = row_numbers(table, columns)
     runs = equal_runs(numbers.ends.transpose(1, 0, 2), (numbers.base**2 - 1) / 6 + numbers.noise**2)
     return [[columns[k] for k in run] for run in runs] or [[*columns]]
@@ -196,14 +196,14 @@ def _joining(values: Sequence[str], ends: NDArray[np.float64]) -> list[int]:
 
 
 def _wholes(found: Sequence[SummedValue], size: int) -> list[int]:
-    """Return the values that sum, in the end, all that are no sums themselves."""
+    """Return the values that are sums of all values which are not sums themselves."""
     every = [each._replace(sure=True) for each in found]
     leaves = set(range(size)) - {each.value for each in every}
     return [each.value for each in every if leaves_of(every, each.value) >= leaves]
 
 
 def _numbers_by_value(table: SeenTable, column: SeenColumn, values: Sequence[str]) -> RowNumbers:
-    """Return the numbers of each value of a column, in the places and values of other columns that they stand beside."""
+    """Return the numbers of each value of a column, by the keys in the other columns."""
     others = [key.texts for key in (*table.places, *table.attributes) if key is not column]
     keys = list(zip(*others)) if others else [()] * len(column.texts)
     contexts = {key: k for k, key in enumerate(dict.fromkeys(keys))}

@@ -22,7 +22,7 @@ from trueup.noise.perturbed import CountInterval
 
 
 def column_numbers(column: SeenColumn) -> list[float | None]:
-    """Return the numbers of a column in the convention that reads most of them, whole if possible; None for others."""
+    """Return the numbers of a column under the convention that reads most of them; None for other texts."""
     ways = []
     for by in (ENGLISH, CONTINENTAL):
         read = [None if INSTEAD.fullmatch(text) else read_number(text, by) for text in column.texts]
@@ -34,7 +34,7 @@ def column_numbers(column: SeenColumn) -> list[float | None]:
 
 
 class SumMissed(NamedTuple):
-    """A published total that no counts which a law allows for its parts sum to.
+    """A published total that is not the sum of any counts which the law allows for its parts.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class SumMissed(NamedTuple):
     listed: bool = False
 
     def said(self) -> str:
-        """Return the contradiction, and what may be wrong: the law, or what is read as a part or as a total."""
+        """Return a note on the contradiction, and on what may be wrong."""
         far = max(self.sums[0] - self.own[1], self.own[0] - self.sums[1]) > 3 + 0.1 * self.own[1]
         law = "values are not exact: name their law, and where some are (totals, perhaps), give these an entry of their own"
         if self.levels:
@@ -86,7 +86,7 @@ def _ends(low: float, high: float) -> str:
 def _under(
     measured: Measurements, laws: Sequence[str]
 ) -> Iterator[tuple[Measured, NDArray, Margin, NDArray[np.int64]]]:
-    """Yield the headers under some laws, with their values, margins, and groups of these."""
+    """Yield the headers with some laws, with their values, margins and groups."""
     for header, values in zip(measured.headers, measured.values):
         if header.law.name in laws:
             margin = canonical(measured.cells, header.margin)
@@ -95,7 +95,7 @@ def _under(
 
 
 def sums_missed(measured: Measurements, law: str) -> SumMissed | None:
-    """Return a total that no counts sum to which a law, or an exact value, allows for it and its parts; None without one."""
+    """Return a total that contradicts the values of its parts under their laws; None if there is none."""
     cells = measured.cells
     ends: dict[Margin, NDArray[np.float64]] = {}
     shown: dict[Margin, NDArray[np.bool_]] = {}
@@ -129,7 +129,7 @@ def sums_missed(measured: Measurements, law: str) -> SumMissed | None:
 
 
 def _levels_of_one_entry(measured: Measurements, *levels: str) -> list[str]:
-    """Return the levels that one entry shows, if it shows two different ones."""
+    """Return the two levels that one entry of the spec shows, if it does."""
     shown: dict[str, set[str]] = {}
     for header in measured.headers:
         shown.setdefault(header.query, set()).add(header.margin.level)
@@ -144,7 +144,7 @@ MANY_SUMS = 14
 
 
 def sums_of_rounded(measured: Measurements, laws: Sequence[str]) -> str:
-    """Return what to do where all published sums equal those of their rounded parts; empty if one differs, or few are known."""
+    """Return advice if all published sums equal those of their rounded parts; empty otherwise."""
     found: dict[Margin, NDArray[np.float64]] = {}
     cells = measured.cells
     for _, values, margin, groups in _under(measured, laws):
@@ -170,7 +170,7 @@ _BASE = re.compile(r"(?:base(?: of)?|nearest|multiples? of|to)\s+(\d{1,4})", re.
 
 
 def base_of(found: Sequence[float], said: str) -> int | None:
-    """Return the base of a rounding: one that titles state or enough values confirm, dividing all values."""
+    """Return the base of a rounding that titles state or enough values confirm."""
     told = [int(base) for base in _BASE.findall(said) if 2 <= int(base) <= 1000] if "round" in said else []
     bases = [base for base in (1000, 100, 10, 5, 3) if all(x % base == 0 for x in found)]
     named = next((base for base in told if all(x % base == 0 for x in found)), None)

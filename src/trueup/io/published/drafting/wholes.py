@@ -1,4 +1,4 @@
-"""The value of a column of keys that stands for all others, by its numbers, within their rounding and what is hidden."""
+"""The value of a key column that stands for the total, found by its numbers despite rounding and hidden counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHOLE = re.compile(
 
 
 class SummingValue(NamedTuple):
-    """A value of a column of keys that is, or may be, the sum of the others.
+    """A value of a key column that is, or may be, the sum of the others.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class SummingValue(NamedTuple):
 
 
 class _Compared(NamedTuple):
-    """A number of a value of a column, and the ends of those of the other values beside it, hidden ones among them."""
+    """One number of a value, and the range of the sum of the corresponding numbers of the other values."""
 
     key: tuple[str, ...]
     own: tuple[float, float]
@@ -54,7 +54,7 @@ class _Compared(NamedTuple):
 
     @property
     def off(self) -> float:
-        """Return how far the number is from all that the sum may be."""
+        """Return the distance of the number from the possible sums."""
         return max(self.least - self.own[1], self.own[0] - sum(high for _, high in self.parts), 0.0)
 
     @property
@@ -70,7 +70,7 @@ class _Compared(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Return True if hidden numbers leave the sum open by a quarter of the number at most."""
+        """Return True if hidden numbers leave the sum uncertain by at most a quarter of the number."""
         return (
             sum(high for _, high in self.parts) - self.least + self.own[1] - self.own[0]
             <= 3 + 0.25 * self.own[0]
@@ -78,19 +78,19 @@ class _Compared(NamedTuple):
 
     @property
     def chance(self) -> float:
-        """Return about how likely an unrelated number is as near to the sum."""
+        """Return the approximate probability that an unrelated number is as close to the sum."""
         return min(
             (self.allowed + sum(high for _, high in self.parts) - self.least) / max(self.own[0], 1), 1.0
         )
 
     def is_rounded(self, base: int) -> bool:
-        """Return True if random rounding to a base can part the number from the sum, four standard deviations at most."""
+        """Return True if random rounding to a base explains the distance, within four standard deviations."""
         terms = len(self.parts) + 1
         return self.off <= min(terms * (base - 1), 2 * base * terms**0.5)
 
 
 def summing_value(column: SeenColumn, table: SeenTable) -> SummingValue | None:
-    """Return the value of a column of keys whose rows hold the sums of the rows of its other values, or may do so."""
+    """Return the value of a key column whose rows hold, or may hold, the sums of the other rows."""
     values = list(dict.fromkeys(column.held))
     ends = dict.fromkeys((*(values[0], values[-1]), min(values), max(values))) if len(values) > 2 else ()
     ends = [*ends, *(value for value in values[1:-1] if _WHOLE.fullmatch(value) and value not in ends)]
@@ -106,7 +106,7 @@ def summing_value(column: SeenColumn, table: SeenTable) -> SummingValue | None:
 
 
 def _is_no_chance(column: SeenColumn, value: str, table: SeenTable) -> bool:
-    """Return True if so many numbers of a value are at the sums of the others that chance does not explain it."""
+    """Return True if more numbers equal sums of the others than chance explains."""
     compared = list(_compared(column, value, table))
     known = [c for c in compared if c.is_known]
     return (
@@ -117,7 +117,7 @@ def _is_no_chance(column: SeenColumn, value: str, table: SeenTable) -> bool:
 
 
 def whole_keys(table: SeenTable) -> dict[str, str]:
-    """Return the keys of the row that holds the sums of all finest places, if it has keys that no other place has."""
+    """Return the keys of the row with the sums of all finest places, if no other place has them."""
     if len(table.places) == 1:
         return _whole_code(table, table.places[0])
     rows = list(zip(*([t * (not TOTAL.fullmatch(t)) for t in column.texts] for column in table.places)))
@@ -134,7 +134,7 @@ def whole_keys(table: SeenTable) -> dict[str, str]:
 
 
 def _whole_code(table: SeenTable, column: SeenColumn) -> dict[str, str]:
-    """Return the first code that no other begins with, if it is shorter than others and holds the sums of the longest."""
+    """Return the first code with which no other code begins, if its numbers are the sums of those of the longest codes."""
     codes, longest = set(column.held), max(map(len, column.held), default=0)
     first = next((code for code in column.texts if len(code) < longest), "")
     others = codes - {first}
@@ -172,7 +172,7 @@ def _summing(column: SeenColumn, value: str, table: SeenTable, values: int) -> S
 
 
 def _by_what_is_shown(value: str, compared: Sequence[_Compared]) -> SummingValue | None:
-    """Return a value that is the sum of what is shown of all others, or at least that, of which too much is hidden to tell."""
+    """Return a value that is at least the sum of what is shown of all others, where too much is hidden to tell more."""
     shares = [(abs(c.own[0] - c.least) + 1) / max(c.own[0], 1) for c in compared]
     near = all(abs(c.own[0] - c.least) <= c.allowed for c in compared)
     if len(compared) > 1 and near and np.prod(shares) < 1e-4 / len(compared):  # what is hidden is little
@@ -190,7 +190,7 @@ def _by_what_is_shown(value: str, compared: Sequence[_Compared]) -> SummingValue
 
 
 def _compared(column: SeenColumn, value: str, table: SeenTable) -> Iterator[_Compared]:
-    """Yield each number of a value that is shown, with what stands beside it in the rows of the others."""
+    """Yield each number of a value with the corresponding numbers of the other values."""
     others = [key for key in (*table.places, *table.attributes) if key is not column]
     own: dict[tuple[str, ...], tuple[float, float]] = {}
     rest: dict[tuple[str, ...], list[tuple[float, float]]] = {}

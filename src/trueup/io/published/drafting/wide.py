@@ -1,4 +1,4 @@
-"""The columns of values of a wide table, and the attributes whose values their names tell."""
+"""The columns of values of a wide table, and the attribute values that their names state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Cell = tuple[SeenColumn, dict[str, str]]
 
 
 def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: list[str]) -> Iterator[Cell]:
-    """Yield each column with the values of attributes that it is of, which are declared if they are new."""
+    """Yield each column of values with its attribute values, declaring new attributes."""
     paths = _telling_paths([column.path for column in table.values])
     columns = [c._replace(path=path) for c, path in zip(table.values, _parted(paths))]
     if (grid := _grid(columns)) is not None:
@@ -84,7 +84,7 @@ def _grid_cells(
     attributes: list[DraftedKey],
     undecided: list[str],
 ) -> Iterator[Cell]:
-    """Yield the cells of columns whose names are of two attributes that cross."""
+    """Yield the columns of values whose names combine two attributes, with their attribute values."""
     found = [
         summed_columns(among, [c.path[end] for c in among], table)
         for end, values in enumerate(grid)
@@ -109,7 +109,7 @@ def _grid_cells(
 
 
 def _named_total(columns: list[SeenColumn]) -> SeenColumn | None:
-    """Return the column that is the total by all names above it, else by its first or last one."""
+    """Return the column of the total, judged by its names in the header rows."""
     whole = [[TOTAL.fullmatch(name) is not None for name in c.path] for c in columns]
     return next(
         (
@@ -123,7 +123,7 @@ def _named_total(columns: list[SeenColumn]) -> SeenColumn | None:
 
 
 def _lies_below(part: SeenColumn, whole: SeenColumn) -> bool:
-    """Return True if no number of a column is above that of another in its row."""
+    """Return True if no number of a column exceeds that of another column in its row."""
     pairs = [
         (a, b) for a, b in zip(column_numbers(part), column_numbers(whole)) if a is not None and b is not None
     ]
@@ -131,7 +131,7 @@ def _lies_below(part: SeenColumn, whole: SeenColumn) -> bool:
 
 
 def _parted(paths: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
-    """Return names that join the values of two attributes in two parts, if every combination has a name.
+    """Return names split into the values of two attributes, if every combination has a name.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def _parted(paths: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
 
 
 def _telling_paths(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return the names above each column without header rows that are the same for all, such as a unit.
+    """Return the names above each column, without header rows that are the same for all columns.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def _without(path: tuple[str, ...], shared: set[str]) -> tuple[str, ...]:
 
 
 def _grid(columns: Sequence[SeenColumn]) -> list[list[str]] | None:
-    """Return the values of two attributes of which every combination has a column, or None if the columns are no such grid."""
+    """Return the values of two attributes that cross in the columns, or None if they do not cross."""
     pairs = [c.path for c in columns if len(c.path) == 2]
     times = Counter(path[0] for path in pairs)
     pairs = [path for path in pairs if times[path[0]] > 1 or not TOTAL.fullmatch(path[0])]  # "All / awards"
@@ -200,7 +200,7 @@ def _grid(columns: Sequence[SeenColumn]) -> list[list[str]] | None:
 
 
 def _where(column: SeenColumn, grid: Sequence[Sequence[str]], drawn: Sequence[DraftedKey]) -> dict[str, str]:
-    """Return the values of a column of a grid; a sum over an attribute has none of it."""
+    """Return the attribute values of a column in a grid of two attributes, without the attributes it sums over."""
     return {
         each.name: spec_value(each, name)
         for name, values, each in zip(column.path, grid, drawn)
@@ -215,7 +215,7 @@ def _is_of_which(column: SeenColumn) -> bool:
 def _attribute_groups(
     rest: Sequence[SeenColumn], total: SeenColumn | None, table: SeenTable
 ) -> list[list[SeenColumn]]:
-    """Return the columns of each attribute: those below one name, or a group that sums to the total."""
+    """Return the columns of each attribute: those under one name, or a group that sums to the total."""
     upper = list(dict.fromkeys(c.path[0] for c in rest if len(c.path) > 1))
     groups = [[c for c in rest if c.path[0] == name] for name in upper if len(upper) * 2 <= len(rest)]
     groups = [group for group in groups if len(group) > 1]  # above one column stands a unit or a note

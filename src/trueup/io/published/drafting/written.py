@@ -1,4 +1,4 @@
-"""Drafted specs as TOML, with the laws and codes that values and titles suggest."""
+"""Drafted specs as TOML text, with suggested laws and codes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CONTROLLED = re.compile(
 
 
 def written(whole: Draft, title: str, variances: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Return the spec as TOML, and what is undecided; variances are those that a list gives tables, columns and categories."""
+    """Return the spec as TOML text, and what remains undecided; `variances` come from a list in the file."""
     undecided = list(whole.undecided)
     entries = [
         part
@@ -74,7 +74,7 @@ def _level(level: DraftedKey, *, pointed: bool) -> str:
 
 
 def _by_law(entry: DraftedTable) -> list[DraftedTable]:
-    """Separate the total from its parts if the parts are rounded and the total is not."""
+    """Separate the total from its parts if only the parts are rounded."""
     parts = [c for c in entry.cells if c[1]]
     if not parts or len(parts) == len(entry.cells) or rounding_base(entry) is not None:
         return [entry]
@@ -147,14 +147,14 @@ def _entry(
 
 
 def _variance(seen: SeenTable, column: SeenColumn) -> str:
-    """Return the column of a cell's variances: its own, or the one that a table has for all."""
+    """Return the column of variances of a cell or, for all cells, of the table."""
     common = seen.variance.name if seen.variance else None
     beside = seen.errors[column.name].name if column.name in seen.errors else common
     return f", variance = {value_text(beside)}" if beside else ""
 
 
 def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]], undecided: list[str]) -> list[str]:
-    """Return the setting for cells without a row or column, if there are some."""
+    """Return the setting for cells that have no row or column, if there are any."""
     seen = entry.seen
     if seen.constant or entry.partial:
         return ['unlisted = "unknown"']
@@ -182,7 +182,7 @@ def _texts(columns: list[SeenColumn]) -> list[str]:
 
 
 def _codes(entry: DraftedTable, law: str, undecided: list[str]) -> list[str]:
-    """Codes that say no interval by themselves, with the meanings that they or notes of the file give them."""
+    """Return the codes that do not state a range themselves, with the meanings from their notes."""
     seen = entry.seen
     every = _texts([*seen.values, *seen.left])
     texts = dict.fromkeys(t for t in every if not is_number(without_mark(t)) or read_interval(t) is not None)
@@ -221,7 +221,7 @@ def _codes(entry: DraftedTable, law: str, undecided: list[str]) -> list[str]:
 
 
 def _range_taken(code: str, counts: CountInterval, law: str, *, zeros: bool) -> str:
-    """Return how a range that nobody declared is read under a law, and what declares another reading."""
+    """Return a note on how an undeclared range is read under a law, and how to declare another reading."""
     low, high = counts.low, counts.high
     if "gaussian" in law or "laplace" in law:
         return f"it is taken for a range of the noisy number; if it is of the true count, write {_code(code, code)}"
@@ -243,7 +243,7 @@ def _code(code: str, meaning: str) -> str:
 
 
 def _decimal(entry: DraftedTable, undecided: list[str]) -> list[str]:
-    """Return the decimal sign if numbers are ambiguous or the file's delimiter tells it."""
+    """Return the decimal sign if numbers are ambiguous, or if the file's delimiter implies it."""
     columns = entry.seen.values
     held = [text for column in columns for text in column.held]
     texts = [text for text in map(without_mark, held) if is_number(text)]

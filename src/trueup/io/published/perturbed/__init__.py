@@ -1,4 +1,4 @@
-"""Tables as other agencies publish them: places by cells, long or wide, with codes in the place of some values.
+"""Reading of tables that other agencies published, with codes instead of some values.
 
 Each table is read into values under its law, its codes into intervals. What several tables show with the same
 perturbation is one measurement: cells with the same records, under one key.
@@ -114,7 +114,7 @@ def read_perturbed(
 def _rows_of(
     spec: PerturbedSpec, part: PublishedTable, source: Any, every: Sequence[PublishedTable], tree: Any
 ) -> TableRows:
-    """Return the rows of an entry: where others read the same rows at other levels, those of its own level."""
+    """Return the rows that an entry describes, without those of other levels that other entries read."""
     order = [level.name for level in spec.levels]
     same = [each for each in every if each is part or (each.level != part.level and each.reads_rows_of(part))]
     finest = max(same, key=lambda other: order.index(other.level))
@@ -135,7 +135,7 @@ def _rows_of(
 
 
 def _order_of_places(cells: Cells, shown: Sequence[Sequence[ShownMargin]]) -> dict[str, list[int]]:
-    """Return the places of each level in the order in which rows of a table name all of them."""
+    """Return the places of each level in the order of a table that names all of them."""
     found: dict[str, list[int]] = {}
     for each in (margin for margins in shown for margin in margins):
         per_place = cells.size(each.margin) // cells.tree.sizes[cells.tree.levels.index(each.margin.level)]

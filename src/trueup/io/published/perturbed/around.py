@@ -1,4 +1,4 @@
-"""Location of the table in a file: titles above it, a header of one row or more, notes below it.
+"""Location of a table in a file, below titles and header rows and above notes.
 
 The header is found by the names of the columns that the entry asks for: the first rows in which each of them names one column.
 """
@@ -29,7 +29,7 @@ _NUMBERED = re.compile(r"column (\d{1,5})")
 
 
 class Header(NamedTuple):
-    """The position of a header, its number of rows, and the column of each name that was asked for."""
+    """The position of a header, its number of rows, and the column of each requested name."""
 
     at: int
     height: int
@@ -100,12 +100,12 @@ def _columns(block: Sequence[Row], names: Sequence[str]) -> dict[str, int] | Non
 
 
 def _in_full(names: Sequence[str]) -> str:
-    """Return the name of a column by all rows of its header."""
+    """Return a column's name as the texts of all header rows."""
     return names[min(1, len(names) - 1)]
 
 
 def column_names(block: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Return the names of each column of a header, the shortest first.
+    """Return the possible names of each column of a header, the shortest first.
 
     A cell of an upper row goes on to the right until the next one, as merged cells do.
 
@@ -161,7 +161,7 @@ def _numbered(name: str) -> int | None:
 
 
 def _not_found(part: PublishedTable, source: Any, names: Sequence[str]) -> DataError:
-    """Return the error that a column is missing or appears twice; published names may be shown."""
+    """Return the error for a column that is missing or occurs twice; published names may be shown."""
     best, known = 0, [""]
     repeated: str | None = None
     for delimiter in delimiters_of(source):

@@ -1,4 +1,4 @@
-"""Rows of cells as they stand in a file, read one after the other without trusting their form.
+"""Rows of cells of CSV files and workbooks, read one after the other.
 
 Rows, cells and texts are bounded, packed files too; links of a workbook to others are not followed.
 """
@@ -57,7 +57,7 @@ def rows_of(
 
 
 def _without_numbering(rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield rows, blank in place of one below the header that only numbers columns."""
+    """Yield rows with a row of column numbers below the header replaced by blanks."""
     above: Row = []
     for row in islice(rows, HIGHEST):
         if sum(map(bool, above)) > 1 and numbers_columns(row):
@@ -76,7 +76,7 @@ def _counts_on(row: Row, below: Row) -> bool:
 
 
 def numbers_columns(row: Sequence[str]) -> bool:
-    """Return True for a row that numbers columns, or gives them letters, from the first on.
+    """Return True for a row that only numbers its columns, or letters them.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def numbers_columns(row: Sequence[str]) -> bool:
 
 
 def delimiters_of(source: Any) -> list[str | None]:
-    """Return the delimiters that a file may have: those of CSV; None for a workbook."""
+    """Return the possible delimiters of a CSV file, or None for a workbook."""
     return [None] if is_workbook(Path(source)) else list(DELIMITERS)
 
 
@@ -124,13 +124,13 @@ def _csv_rows(path: Path, source: Any, delimiter: str, *, stripped: bool) -> Ite
 
 
 def _unicode(path: Path) -> str:
-    """Return UTF-8, or the form of UTF-16 that a file is in."""
+    """Return UTF-8, or the variant of UTF-16 that a file is in."""
     found = encoding_of(path)
     return found if found.startswith("utf") else "utf-8-sig"
 
 
 def _without_zeros(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines, none of which holds a zero byte: names that end in one are other names once NumPy has held them."""
+    """Yield lines without zero bytes, because NumPy drops these at the end of a text."""
     for line in lines:
         if "\0" in line:
             raise csv.Error
@@ -138,7 +138,7 @@ def _without_zeros(lines: Iterable[str]) -> Iterator[str]:
 
 
 def unguarded(text: str) -> str:
-    """Return a text without what makes a spreadsheet keep leading zeros; a number in other digits in those of ASCII.
+    """Return a text without marks that protect leading zeros, and with ASCII digits.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def _sheet_rows(path: Path, sheet: str | None, *, stripped: bool) -> Iterator[Ro
 
 
 def _indented(cell: Any) -> str:
-    """Return the text of a cell below as many blanks as its format indents it by steps."""
+    """Return the text of a cell after as many blanks as its indent has steps."""
     if not isinstance(cell.value, str):
         return cell_text(cell.value)
     return " " * int(cell.alignment.indent if cell.has_style else 0) + cell.value

@@ -1,4 +1,4 @@
-"""The margins that a published table shows, each group at most once, whatever the table's layout."""
+"""The margins that a published table shows, whatever its layout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trueup.model.toml import inline_table
 
 
 class ShownMargin(NamedTuple):
-    """The groups of one margin that a table shows, with their texts.
+    """The groups of a margin that a table shows, with their texts.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class ShownMargin(NamedTuple):
 
 
 def shown_margins(spec: PerturbedSpec, cells: Cells, table: TableRows) -> Iterator[ShownMargin]:
-    """Yield the margins of a table, each group at most once: for each level of its rows, and each set of attributes."""
+    """Yield the margins that a table shows: one for each level of its rows and each set of attributes."""
     part = table.part
     keys = [
         *table.codes.values(),
@@ -65,7 +65,7 @@ def _shown_at(
     rows: NDArray[np.bool_],
     place: NDArray[np.int64],
 ) -> Iterator[ShownMargin]:
-    """Yield the margins of a table at one level: one for each set of attributes that is not summed out."""
+    """Yield the margins that a table shows at one level, one for each set of attributes that is not summed out."""
     part, level = table.part, spec.levels[at].name
     named = {name: text_of(table.columns[attribute_column(spec, name)][rows]) for name in part.attributes}
     summed = np.zeros((int(rows.sum()), len(named)), bool)
@@ -156,9 +156,7 @@ def _value_index(
 def _complete(
     cells: Cells, part: PublishedTable, shown: ShownMargin, *, whole: bool, blank: bool
 ) -> ShownMargin:
-    """Refuse a group that is listed twice, and, of the table's own margin, one that is not listed unless the entry says what
-    that means. Of totals beside it no row, and no value, says nothing.
-    """
+    """Refuse groups that are listed twice, and missing groups of the table's own margin that the entry does not explain."""
     if not whole and "" not in part.codes and (empty := shown.texts == "").any():
         kept = ~empty
         variances = None if shown.variances is None else shown.variances[kept]

@@ -1,4 +1,4 @@
-"""Notes below a table, and blank rows: a note is a row without a value whose keys are unlike those above it."""
+"""Notes below a table, and blank rows: a note has no value, and its keys differ from those of the rows above."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def without_notes(part: PublishedTable, columns: Columns, values: Sequence[str])
 def kept_rows(
     part: PublishedTable, columns: Columns, values: Sequence[str], keep: NDArray[np.bool_]
 ) -> Columns:
-    """Return some rows of a table; blank keys repeat those above if the entry says so."""
+    """Return some rows of a table, in which blank keys repeat those above if the entry says so."""
     kept = columns if keep.all() else {name: column[keep] for name, column in columns.items()}
     if part.fill:
         keys = [name for name in columns if name not in values]
@@ -78,7 +78,7 @@ def rows_kept(
 def _explains_code(
     part: PublishedTable, columns: Columns, values: Sequence[str], held: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return a mask of the last rows that hold words in place of values: what a code in the first column means, or a sentence."""
+    """Return a mask of the last rows that explain a code in the first column, or are a sentence."""
     first, found = next(iter(columns.values())), np.zeros(len(held), bool)
     for row in reversed(np.flatnonzero(held).tolist()):
         says = [str(columns[name][row]) for name in values if not _missing(columns[name][row])]
@@ -98,14 +98,14 @@ def _last(
     none: NDArray[np.bool_],
     short: NDArray[np.bool_],
 ) -> int:
-    """Return where the notes below a table begin."""
+    """Return the row at which the notes below a table begin."""
     gaps = np.cumsum(empty)
     given = np.sum([~_blank(columns[name]) for name in keys], axis=0)
     first = int(np.argmin(empty)) if not empty.all() else 0
     usual: dict[str, bool] = {}
 
     def odd(row: int) -> bool:
-        """Return True if the keys of a row are unlike all above it."""
+        """Return True if the keys of a row differ in form from those of all rows above."""
         for name in keys:
             text = str(columns[name][row] or "")
             if text and _ODD.search(text):

@@ -48,7 +48,7 @@ ENGLISH, CONTINENTAL = Convention(",", "."), Convention(".", ",")
 
 
 def conventions(part: PublishedTable) -> list[Convention]:
-    """Return the conventions that an entry leaves open."""
+    """Return the conventions that an entry allows."""
     given = [
         each
         for each in (ENGLISH, CONTINENTAL)
@@ -60,7 +60,7 @@ def conventions(part: PublishedTable) -> list[Convention]:
 
 
 def read_number(text: str, by: Convention) -> Decimal | None:
-    """Read a number by a convention; return None if it is none.
+    """Read a number by a convention; return None if the text is not a number.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def read_number(text: str, by: Convention) -> Decimal | None:
 
 
 def without_mark(text: str) -> str:
-    """Return a number without the marks behind it; any other text as it is."""
+    """Return a number without the marks after it; any other text unchanged."""
     marked = _MARKED.fullmatch(text.strip()) or _BRACKETED.fullmatch(text.strip())
     return marked[1].rstrip() if marked else text
 
@@ -118,7 +118,7 @@ class Numbers(NamedTuple):
     unit: int = 1
 
     def read(self, text: str) -> int | float | None:
-        """Read a number; return None if it is none that the table can hold."""
+        """Read a number; return None if the table cannot hold it."""
         found = read_number(text, self.by)
         return _held(None if found is None else found * self.unit, whole=self.whole)
 
@@ -134,7 +134,7 @@ def _held(found: Decimal | None, *, whole: bool) -> int | float | None:
 def numbers_of(
     part: PublishedTable, texts: Sequence[str], variances: Sequence[str] = (), *, whole: bool
 ) -> Numbers:
-    """Find how the texts of a table that are not codes, and those of its variances, are to be read."""
+    """Find the conventions by which a table's texts, and its variances, are to be read."""
     ways = [Numbers(by, whole, part.unit) for by in conventions(part)]
     likely = [text for text in texts if NUMBER_LIKE.fullmatch(without_mark(text).strip())]
     able = [

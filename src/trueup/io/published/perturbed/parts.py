@@ -1,4 +1,4 @@
-"""Values whose numbers are the sums of those of some others, beside them: sub-totals and wholes, by their numbers alone."""
+"""Values that are sums of other values, such as subtotals, found by their numbers alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHANCE = 1e-2
 
 
 class SummedValue(NamedTuple):
-    """A value, the others that sum to it, and whether that is sure or may be chance."""
+    """A value, the other values that sum to it, and whether that is certain or may be chance."""
 
     value: int
     parts: tuple[int, ...]
@@ -78,7 +78,7 @@ def _best(
     variance: float,
     named: Mapping[int, tuple[int, ...]],
 ) -> SummedValue | None:
-    """Return the value with the set of parts that explains its numbers best, if one does better than chance."""
+    """Return the value and set of parts that explain the numbers best, if they do so better than chance."""
     told = named.get(value, ())
     scored = [
         (
@@ -94,7 +94,7 @@ def _best(
 
 
 def _runs(values: Sequence[int], value: int) -> Iterator[tuple[int, ...]]:
-    """Yield the runs of two or more values that begin beside a value, and all others."""
+    """Yield sets of possible parts: runs of two or more values next to a value, and all other values."""
     at = values.index(value)
     for beside in (values[at + 1 :], values[:at][::-1]):
         yield from (tuple(beside[:length]) for length in range(2, len(beside) + 1))
@@ -103,7 +103,7 @@ def _runs(values: Sequence[int], value: int) -> Iterator[tuple[int, ...]]:
 
 
 def equal_runs(ends: NDArray[np.float64], variance: float) -> list[range]:
-    """Return the runs of neighbouring values that have the same sums everywhere: as many partitions of one total.
+    """Return runs of neighbouring values that have the same sums everywhere.
 
     Examples
     --------
@@ -128,13 +128,13 @@ def equal_runs(ends: NDArray[np.float64], variance: float) -> list[range]:
 
 
 def leaves_of(found: Sequence[SummedValue], value: int) -> set[int]:
-    """Return the values that are no sums themselves of which a value is the sum, in the end."""
+    """Return the values that are not sums themselves and that together make up a value."""
     parts = {each.value: each.parts for each in found if each.sure}
     return set().union(*(leaves_of(found, part) for part in parts[value])) if value in parts else {value}
 
 
 def _log_sets(value: int, parts: Sequence[int], size: int) -> float:
-    """Return the logarithm of how many sets are as simple as these: all others, neighbours of the value, or any set."""
+    """Return the log of how many sets of parts are at most as complex as this one."""
     if len(parts) == size - 1:
         return float(np.log(size))
     spanned = max(*parts, value) - min(*parts, value)
@@ -142,7 +142,7 @@ def _log_sets(value: int, parts: Sequence[int], size: int) -> float:
 
 
 def _log_ratio(ends: NDArray, value: int, parts: Sequence[int], variance: float) -> float:
-    """Return the log likelihood ratio of "sums to" over "is unrelated to", over all contexts."""
+    """Return the log likelihood ratio of "is the sum" to "is unrelated", over all contexts."""
     own, sums = ends[value], ends[list(parts)].sum(axis=0)
     off = np.maximum(np.maximum(sums[:, 0] - own[:, 1], own[:, 0] - sums[:, 1]), 0.0)
     open_ = sums[:, 1] - sums[:, 0] + own[:, 1] - own[:, 0]
@@ -172,7 +172,7 @@ def _ratio(off: NDArray, open_: NDArray, by_chance: NDArray, rounding: float) ->
 def _sets_of_parts(
     ends: NDArray, value: int, smaller: Sequence[int], variance: float
 ) -> list[tuple[int, ...]]:
-    """Return the sets of two or more smaller values that sum to a value in most contexts, within its rounding."""
+    """Return sets of smaller values that sum to a value in most contexts, within its rounding."""
     own, found, steps = ends[value], [], 0
     allowed = 4 * np.sqrt((len(smaller) + 1) * max(variance, 1 / 12)) + np.minimum(0.02 * own[:, 0], 4)
     rest = (

@@ -1,4 +1,4 @@
-"""Level and place of every row of a table: of one level, or of all levels of a code or of several columns.
+"""Level and place of every row of a published table.
 
 A row is of the finest level whose key it names. What stands for a key that it does not name is a blank, the table's label of
 totals, or, of a code, a shorter code that others begin with (AT, AT1, AT11).
@@ -24,7 +24,7 @@ from trueup.model.tree import Tree
 
 
 class TableRows(NamedTuple):
-    """Rows of a table, its columns of places as text.
+    """Rows of a table with their columns of places as text.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class TableRows(NamedTuple):
     level: NDArray[np.int64]
 
     def among(self, keep: NDArray[np.bool_]) -> TableRows:
-        """Return some of the rows."""
+        """Return the table restricted to some rows."""
         columns, codes = (
             {name: texts[keep] for name, texts in each.items()} for each in (self.columns, self.codes)
         )
@@ -52,7 +52,7 @@ class TableRows(NamedTuple):
 def rows_by_level(
     spec: PerturbedSpec, part: PublishedTable, columns: Columns, tree: Tree | None
 ) -> TableRows:
-    """Find the level of every row; where places are given by parent pointers, by the tree of them."""
+    """Find the level of every row, from its columns of places or from the tree of parent pointers."""
     last = [level.name for level in spec.levels].index(part.level)
     levels = spec.levels[1 : last + 1]
     codes = {name: text_of(columns[name]) for name in spec.key_columns(part.level)}
@@ -79,7 +79,7 @@ def rows_by_level(
 
 
 def _each_its_own(part: PublishedTable, codes: Mapping[str, Texts]) -> dict[str, Texts]:
-    """Give a place without one above its own key there, and a place without parts its own key as a part."""
+    """Repeat the key of a place without parts at the levels below it, or of a place without a parent above it."""
     found = dict(codes)
     columns = list(codes)
     for upper, lower in reversed(list(pairwise(columns))):
@@ -93,7 +93,7 @@ def _each_its_own(part: PublishedTable, codes: Mapping[str, Texts]) -> dict[str,
 
 
 def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | None) -> NDArray[np.int64]:
-    """Return the level of each row's place: the finest up to the table's own, since childless places also stand below."""
+    """Return the level of each row's place, at most the level of the table."""
     if tree is None:
         raise DataError(
             "`parents` in the spec says that a list gives the places, but no list is given",
@@ -194,7 +194,7 @@ def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
 
 
 def _without_parts(table: TableRows, columns: Sequence[str], listed: Sequence[Texts]) -> Texts:
-    """Return the keys `(columns, places)` of places of a table that no other names: each is its own part."""
+    """Return the keys `(columns, places)` of places that have no parts in the table; each is its own part."""
     own = [name for name in columns if name in table.codes]
     rows = table.level == table.level.max()
     keys = np.array([table.codes[name][rows] for name in own])
@@ -204,7 +204,7 @@ def _without_parts(table: TableRows, columns: Sequence[str], listed: Sequence[Te
 
 
 def _keys_of(level: Level, codes: dict[str, Any]) -> dict[str, Texts]:
-    """Return the key that a level adds: its column, or the prefix of one; a shorter code is its own."""
+    """Return the key that a level adds: its column, or a prefix of it; a shorter code is used unchanged."""
     if level.column is None:
         return {}
     text = codes[level.column]
@@ -214,7 +214,7 @@ def _keys_of(level: Level, codes: dict[str, Any]) -> dict[str, Texts]:
 def place_index(
     spec: PerturbedSpec, tree: Tree, table: TableRows, at: int, rows: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """Return the place of each of some rows of one level."""
+    """Return the place of some rows of one level."""
     keys = tree.keys[at]
     if not at or not keys:
         return np.zeros(int(rows.sum()), np.int64)

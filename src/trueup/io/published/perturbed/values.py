@@ -1,4 +1,4 @@
-"""Meaning of the texts of a published table: values under its law, or codes; and contradictions with either."""
+"""Meaning of the texts in a published table: values under its law, or codes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _read_texts(
 
 
 def _marks(part: PublishedTable, texts: Sequence[str], codes: Mapping[str, CodeMeaning]) -> list[str]:
-    """Name the marks behind numbers, which are read without them."""
+    """Note which marks stand after numbers; they are ignored."""
     marked = [text for text in texts if text not in codes and without_mark(text) != text]
     if not marked:
         return []
@@ -116,7 +116,7 @@ def _agreeing(part: PublishedTable, rule: PublishingRule, code: str, said: CodeM
 def _settled(
     cells: Cells, part: PublishedTable, rule: PublishingRule, text: str, said: CodeMeaning, values: NDArray
 ) -> CodeMeaning:
-    """Return the meaning of an undeclared code beside a law that hides counts, and beside values that show zeros."""
+    """Return the meaning of an undeclared code, given what the law hides and whether zeros are shown."""
     own = part.rule
     if said.of == "count" and said.low == 0:
         for low, high in own.hidden:
@@ -136,7 +136,7 @@ def _settled(
 
 
 def _possible(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
-    """Return a mask of the values that the law gives for some count that is not hidden, and shows."""
+    """Return a mask of the values that the law can give for some count that is shown."""
     if not len(values) or isinstance(rule.law, str):
         return np.ones(len(values), bool)
     found = rule.law.possible(values) & ~in_ranges(values, rule.concealed)
@@ -187,7 +187,7 @@ def _refuse_code_of_nothing(part: PublishedTable, law: Any, text: str) -> None:
 
 
 def _under_rule(cells: Cells, v: ValuesUnderLaw, reading: _Reading) -> list[ValuesUnderLaw]:
-    """Split values under the law: those that hidden counts could also have given go under the law of the others.
+    """Split values under the law by whether hidden counts could also have given them.
 
     A value that a code says is not shown stands there all the same: it is noted, and read by the law alone.
     """
@@ -206,7 +206,7 @@ def _under_rule(cells: Cells, v: ValuesUnderLaw, reading: _Reading) -> list[Valu
 
 
 def _known_apart(v: ValuesUnderLaw) -> list[ValuesUnderLaw]:
-    """Take values that only one count can have given for this count, where a law leaves large counts as they are."""
+    """Assign values to the law 'exact' if only one count can have given them."""
     law = v.law.law if isinstance(v.law, ShownCounts) else v.law
     if not isinstance(law, ByChange) or not law.keeps_large:
         return [v]
@@ -217,7 +217,7 @@ def _known_apart(v: ValuesUnderLaw) -> list[ValuesUnderLaw]:
 
 
 def _touched(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
-    """Return a mask of the values that a hidden count could have given."""
+    """Return a mask of the values that hidden counts could also have given."""
     if rule.law.additive:
         first, log = rule.law.table(0, 700.0)
         low, high = np.floor(values) + first, np.floor(values) + first + len(log)
@@ -230,7 +230,7 @@ def _touched(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
 
 
 def _refuse_impossible(cells: Cells, v: ValuesUnderLaw) -> None:
-    """Refuse values that the law, with what it hides, cannot give."""
+    """Refuse values that the law, with the counts it hides, cannot give."""
     law, own = v.law, v.part.rule
     if (bad := np.flatnonzero(~law.possible(v.values) | ~_possible(own, v.values))).size:
         label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
@@ -251,7 +251,7 @@ def _refuse_impossible(cells: Cells, v: ValuesUnderLaw) -> None:
 
 
 def _contradiction(cells: Cells, v: ValuesUnderLaw, reading: _Reading, bad: NDArray[np.int64]) -> str:
-    """Return the contradiction of a code with values that it says are never shown."""
+    """Return the contradiction between a code and shown values that the code says are never shown."""
     rule, part = reading.rule, v.part
     label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
     kind = "published" if in_ranges(value, rule.concealed) else "count"
