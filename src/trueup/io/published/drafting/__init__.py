@@ -12,20 +12,21 @@ from typing import NamedTuple
 from trueup.errors import DataError, TrueupError
 from trueup.files import is_csv, is_parquet, is_workbook
 from trueup.io.published.drafting.above import all_above, write_indented_places
+from trueup.io.published.drafting.added import without_totals
 from trueup.io.published.drafting.apart import of_finest_kind
 from trueup.io.published.drafting.deviations import listed_variances
 from trueup.io.published.drafting.joined import joined
-from trueup.io.published.drafting.keys import Pointers, pointers_of
+from trueup.io.published.drafting.keys import Draft, Pointers, pointers_of
 from trueup.io.published.drafting.look import look_at, texts_of
 from trueup.io.published.drafting.lookups import places_looked_up, with_listed_places, without_list
 from trueup.io.published.drafting.seen import SeenTable, is_number
-from trueup.io.published.drafting.sums import sums_missed, sums_of_rounded
+from trueup.io.published.drafting.sums import said_of_kept, sums_kept, sums_missed
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
 from trueup.io.published.perturbed.grid import rows_of, sheets_of
 from trueup.model.perturbed import parse_perturbed
 from trueup.noise.laws.undrawn import Exact
-from trueup.noise.perturbed import Rounded
+from trueup.noise.perturbed import CountInterval, Rounded
 
 NEAREST, RANDOM = Rounded.name, "random-rounding"
 MOST_NOTES = 100_000
@@ -120,20 +121,53 @@ def draft_published(
             listed = (
                 write_indented_places(Path(folder) / "places.csv", columns, places) if places else geography
             )
-            spec = parse_perturbed(text)
-            measured = read_perturbed(spec, [file for file in tables if Path(file).name in read], listed)
+            given = [file for file in tables if Path(file).name in read]
+            measured = read_perturbed(parse_perturbed(text), given, listed)
+            noise_laws = {header.law.name for header in measured.headers} - _WITHOUT_NOISE
+            if (
+                not variances
+                and not _has_errors(draft)
+                and (kept := sums_kept(measured, [*noise_laws], shown=True))
+            ):
+                text, todo = _without_totals(draft, text, title)
+                undecided.append(
+                    said_of_kept(kept, "had noise of its own: they were added from perturbed cells", todo)
+                )
+                measured = read_perturbed(parse_perturbed(text), given, listed)
         if sums_missed(measured, NEAREST):
             nearest = rf'name = "{NEAREST}", base = (\d+), ties = "either"'
             text = re.sub(nearest, r'name = "random-rounding", base = \1', text)
             undecided.append("sums of parts exclude rounding to the nearest: it is taken to be at random")
-        if kept := sums_of_rounded(measured, (NEAREST, RANDOM)):
-            undecided.append(kept)
+        if kept := sums_kept(measured, (NEAREST, RANDOM)):
+            undecided.append(
+                said_of_kept(
+                    kept,
+                    "were rounded by itself: they are sums of rounded numbers",
+                    "leave their entries out, and their columns out of `cell`",
+                )
+            )
         if missed := sums_missed(measured, Exact.name):
             undecided.append(missed.said())
         undecided += [text for text in getattr(measured.spec, "noted", ()) if "is about the sum" in text]
     except TrueupError as error:
         undecided.append(f"as it stands the spec is refused: {error}")
     return PublishedDraft(text, tuple(dict.fromkeys(undecided)), geography, tuple(places), columns, read)
+
+
+_WITHOUT_NOISE = frozenset({NEAREST, RANDOM, Exact.name, CountInterval.name})
+"""Laws of values that are exact, rounded or hidden."""
+
+
+def _has_errors(draft: Draft) -> bool:
+    """Return True if published errors say how far off each value is, sums among them."""
+    return any(entry.seen.errors or entry.seen.variance is not None for entry in draft.entries)
+
+
+def _without_totals(draft: Draft, text: str, title: str) -> tuple[str, str]:
+    """Return the spec without totals, or with them where they are not told, and what is left to do."""
+    if (finest := without_totals(draft)) is None:
+        return text, "leave their rows out by `only`, and their columns out of `cell`"
+    return written(finest, title, {})[0], "they are left out"
 
 
 def _without_lists(seen: list[SeenTable], places: frozenset[str]) -> tuple[list[SeenTable], list[str]]:

@@ -143,8 +143,11 @@ MANY_SUMS = 14
 """Sums that agree exactly, of which chance leaves fewer than one in a thousand where each number is rounded by itself."""
 
 
-def sums_of_rounded(measured: Measurements, laws: Sequence[str]) -> str:
-    """Return advice if all published sums equal those of their rounded parts; empty otherwise."""
+def sums_kept(measured: Measurements, laws: Sequence[str], *, shown: bool = False) -> int:
+    """Return how many published sums equal those of two or more published parts; 0 if one differs, or few are known.
+
+    Where all parts have to be `shown`, 0 is returned for a sum of hidden ones, too: it tells of these.
+    """
     found: dict[Margin, NDArray[np.float64]] = {}
     cells = measured.cells
     for _, values, margin, groups in _under(measured, laws):
@@ -153,16 +156,20 @@ def sums_of_rounded(measured: Measurements, laws: Sequence[str]) -> str:
     for (total, own), (parts, each) in product(found.items(), repeat=2):
         if parts != total and cells.contains(total, parts):
             group = cells.groups(parts, total)
-            sums, many = np.bincount(group, each, len(own)), np.bincount(group, minlength=len(own))
-            told = (many > 1) & (own > 0) & np.isfinite(sums)
-            if (own != sums)[told].any():
-                return ""
+            sums, many = np.bincount(group, each, len(own)), np.bincount(group, each != 0, len(own))
+            told = (many > 1) & np.isfinite(sums) & np.isfinite(own)
+            hidden = np.isfinite(own) & ~np.isfinite(sums)
+            if not np.isclose(own, sums)[told].all() or (shown and hidden.any()):
+                return 0
             kept += int(told.sum())
+    return kept if kept >= MANY_SUMS else 0
+
+
+def said_of_kept(kept: int, what: str, todo: str) -> str:
+    """Return what a draft says of sums that equal those of their parts, which a law gives what no sum keeps."""
     return (
-        f"all {kept} published sums equal the sums of their published parts, as they would not if each were rounded by itself: "
-        "they are sums of rounded numbers, and tell nothing more; leave their entries out, and their columns out of `cell`"
-        if kept >= MANY_SUMS
-        else ""
+        f"all {kept} published sums equal the sums of their published parts, as they would not if each {what}, and tell nothing "
+        f"more; {todo}"
     )
 
 

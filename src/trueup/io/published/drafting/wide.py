@@ -145,8 +145,12 @@ def _parted(paths: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
         words = [path[0].split(sign) for path in paths]
         for at in (1, -1, 2, -2, 3, -3):
             ways = [(sign.join(each[:at]).strip(), sign.join(each[at:]).strip()) for each in words]
+            heads = {
+                way[0] for way, path in zip(ways, paths) if not is_total(path[0])
+            }  # "Men, total" is of men
             split = [
-                all(way) and (is_total(way[0]) or not is_total(path[0])) for way, path in zip(ways, paths)
+                all(way) and (is_total(way[0]) or way[0] in heads or not is_total(path[0]))
+                for way, path in zip(ways, paths)
             ]
             found = [way if apart else path for apart, way, path in zip(split, ways, paths)]
             if _grid([SeenColumn("", path, []) for path in found]) is not None:

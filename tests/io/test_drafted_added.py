@@ -1,0 +1,98 @@
+"""Totals that were added from perturbed cells: a draft leaves them out where noise of each value is stated, and not else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from trueup.inferring import infer
+from trueup.io.published.drafting import draft_published
+from trueup.io.published.perturbed import read_perturbed
+from trueup.model.perturbed import parse_perturbed
+
+TITLES = {
+    "cell key": "Counts were perturbed by a cell-key method",
+    "adjusted": "Small numbers: cells have been randomly adjusted to protect persons",
+    "nothing": "Counts of persons",
+}
+
+
+def _cells(rng, kind):
+    """Counts by 9 places, two sexes and three kinds as published, with the totals over each, and those of the cells."""
+    true = rng.poisson(12, (9, 2, 3))
+    noise = rng.integers(-2, 3, (10, 3, 4))
+    cells = true + (noise[:9, :2, :3] if kind != "exact" else 0)
+    shown = np.zeros((10, 3, 4), int)
+    shown[:9, :2, :3] = np.maximum(cells, 0)
+    totals = np.maximum(true, 0) if kind == "noise of its own" else shown[:9, :2, :3]
+    rows = totals.sum(axis=0, keepdims=True)
+    full = np.concatenate([totals, rows])
+    full = np.concatenate([full, full.sum(axis=1, keepdims=True)], axis=1)
+    full = np.concatenate([full, full.sum(axis=2, keepdims=True)], axis=2)
+    if kind == "noise of its own":
+        full = np.maximum(full + noise, 0)
+    return full
+
+
+def _file(path, shown, title, layout, hidden=False):
+    places = [f"Ward {'abcdefghi'[k]}" for k in range(9)] + ["Total"]
+    sexes, kinds = ("Men", "Women", "Total"), ("red", "blue", "grey", "Total")
+    text = [["*" if hidden and 0 < n < 12 else str(n) for n in row.ravel()] for row in shown]
+    if layout == "wide":
+        head = ["Ward", *(f"{sex}, {kind}" for sex in sexes for kind in kinds)]
+        lines = [[place, *row] for place, row in zip(places, text)]
+    else:
+        head = ["Ward", "Sex", "Colour", "Count"]
+        pairs = [(sex, kind) for sex in sexes for kind in kinds]
+        lines = [[place, *pair, n] for place, row in zip(places, text) for pair, n in zip(pairs, row)]
+    rows = [";".join(row) for row in (head, *lines)]
+    path.write_text("\n".join([title, "", *rows]) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("title", TITLES)
+@pytest.mark.parametrize("layout", ["wide", "long"])
+@pytest.mark.parametrize("kind", ["added", "noise of its own", "exact", "hidden"])
+def test_totals_added_from_noisy_cells_are_left_out(tmp_path, title, layout, kind):
+    shown = _cells(np.random.default_rng(4), "exact" if kind == "hidden" else kind)
+    _file(tmp_path / "t.csv", shown, TITLES[title], layout, hidden=kind == "hidden")
+    draft = draft_published([tmp_path / "t.csv"])
+    spec = parse_perturbed(draft.text)
+    said = [text for text in draft.undecided if "had noise of its own" in text]
+    left_out = title != "nothing" and kind in ("added", "exact")
+    assert bool(said) is left_out
+    measured = read_perturbed(spec, [tmp_path / "t.csv"])
+    published = sum(len(values) for values in measured.values)
+    if left_out:
+        assert said[0].endswith("they are left out")
+        assert published == 54
+        assert {header.law.name for header in measured.headers} == {"cell-key"}
+        spread = infer(measured, draws=60).summary("all")["sd"]
+        assert spread[0] > 0
+    elif kind != "hidden":
+        assert published == shown.size
+
+
+def test_where_places_stand_in_one_column_totals_are_left_out_by_hand(tmp_path):
+    """The list of places tells which rows are totals: the draft says how to leave them out, and that leads to 54 cells."""
+    shown = _cells(np.random.default_rng(6), "added")[:9]
+    kinds = [
+        f"{sex}, {kind}" for sex in ("Men", "Women", "Total") for kind in ("red", "blue", "grey", "Total")
+    ]
+    names = [f"Ward {'abcdefghi'[k]}" for k in range(9)]
+    lines = [["Ward", *kinds], ["City", *map(str, shown.sum(axis=0).ravel())]]
+    for k, district in enumerate(("Docks", "Hills", "Park")):
+        own = range(3 * k, 3 * k + 3)
+        lines.append([f"  {district}", *map(str, shown[own].sum(axis=0).ravel())])
+        lines += [[f"    {names[j]}", *map(str, shown[j].ravel())] for j in own]
+    rows = [TITLES["cell key"], "", *(";".join(line) for line in lines)]
+    (tmp_path / "t.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    draft = draft_published([tmp_path / "t.csv"])
+    (said,) = [text for text in draft.undecided if "had noise of its own" in text]
+    assert said.endswith("leave their rows out by `only`, and their columns out of `cell`")
+    listed = tmp_path / "list.csv"
+    listed.write_text("\n".join(map(",".join, [draft.columns, *draft.places])) + "\n", encoding="utf-8")
+    kept = [line for line in draft.text.splitlines() if "Total" not in line.partition("where")[0]]
+    wards = ", ".join(f'"{name}"' for name in names)
+    text = "\n".join(kept).replace("\ncell = [", f'\nonly = {{ "Ward" = [{wards}] }}\ncell = [')
+    measured = read_perturbed(parse_perturbed(text), [tmp_path / "t.csv"], listed)
+    assert sum(len(values) for values in measured.values) == 54
