@@ -15,7 +15,7 @@ from trueup.model.records.quantity import Ratio
 from trueup.model.spec import FORMAT, Spec
 from trueup.noise import JOINT_LAWS, LAWS
 from trueup.noise.perturbed import PERTURBATIONS, READ
-from trueup.run import FEWEST_MINUTES, MINUTES
+from trueup.run import DEFAULT_MINUTES, MIN_MINUTES
 
 
 def spec_schema() -> dict[str, Any]:
@@ -71,18 +71,18 @@ _ANY_METHOD = {
 
 
 def _shared_of_infer() -> dict[str, Any]:
-    """Return what `[infer]` takes besides a method's parameters."""
+    """Return the entries of `[infer]` that are not parameters of a method."""
     minutes = {
         "type": "number",
-        "minimum": FEWEST_MINUTES,
-        "default": MINUTES,
+        "minimum": MIN_MINUTES,
+        "default": DEFAULT_MINUTES,
         "description": "wall time until an answer or a refusal stands",
     }
     return {"minutes": minutes, "quantity": {"type": "array", "items": _record_schema(Ratio)}}
 
 
 def _add_methods(schema: dict, verb: str, kinds: Sequence[type], shared: dict, unnamed: dict) -> None:
-    """Describe a verb's entry: one of its methods with its parameters, or none."""
+    """Add to the schema a verb's methods with their parameters."""
     methods = {f"method:{kind.name}": _method_schema(kind, shared) for kind in kinds}
     for method in methods.values():
         schema["$defs"] |= method.pop("$defs", {})  # references are resolved at the root

@@ -14,7 +14,7 @@ import pytest
 from trueup.model.cells import Attribute, Cells
 from trueup.model.header import simulate_many, split
 from trueup.model.problem import Problem
-from trueup.model.records.expected_errors import COARSE, SIZES, ExpectedErrors
+from trueup.model.records.expected_errors import COARSE_MARGIN_COUNTS, SIZES, ExpectedErrors
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import parse_spec
 from trueup.model.tree import Tree
@@ -117,7 +117,7 @@ def misses(problem: Problem, released, truth, margins) -> list[str]:
             held = at == k
             covered, width = (error[held] <= margin[held]).mean(), margin[held].mean()
             slack = ERRORS * np.sqrt(0.09 / held.sum())
-            if covered < 0.88 - slack or (covered > 0.92 + slack and width > COARSE):
+            if covered < 0.88 - slack or (covered > 0.92 + slack and width > COARSE_MARGIN_COUNTS):
                 found.append(f"{table}, class {k}: margins of {width:.1f} cover {covered:.3f}")
     return found
 

@@ -12,7 +12,7 @@ from trueup.errors import BudgetError, DataError, InfeasibleError
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import questions
-from trueup.ledger.request import CHECKS, Terms
+from trueup.ledger.request import DEFAULT_UNLISTED_RULES, Terms
 from trueup.model.problem import public_cells
 from trueup.model.spec import load_spec
 from trueup.releasing import pipeline
@@ -79,9 +79,9 @@ def search(analyst, rule, low=0, high=10_000):
 def test_a_search_by_rules_stops_at_the_cap(tmp_path, rule):
     analyst = Analyst(tmp_path)
     low, high, answers = search(analyst, rule)
-    assert answers == CHECKS
-    assert high - low >= 10_000 // 2**CHECKS - 1, "three answers leave an eighth"
-    assert len(analyst.state.shown["demo"].counted) == CHECKS
+    assert answers == DEFAULT_UNLISTED_RULES
+    assert high - low >= 10_000 // 2**DEFAULT_UNLISTED_RULES - 1, "three answers leave an eighth"
+    assert len(analyst.state.shown["demo"].counted) == DEFAULT_UNLISTED_RULES
     assert analyst.submit(), "a spec without rules is not refused"
 
 
@@ -116,7 +116,7 @@ MANY = "\n".join(["[constraints]", "linear = [" + ", ".join(f'"f <= {guess}"' fo
 
 def test_many_rules_in_one_spec_are_many_answers(tmp_path):
     analyst = Analyst(tmp_path)
-    with pytest.raises(BudgetError, match=f"at most {CHECKS} further checks"):
+    with pytest.raises(BudgetError, match=f"at most {DEFAULT_UNLISTED_RULES} further checks"):
         analyst.submit(MANY)
     assert not analyst.state.reserved
 

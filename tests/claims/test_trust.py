@@ -18,7 +18,7 @@ from trueup.errors import BudgetError, DataError, InfeasibleError, TrueupError
 from trueup.files import JoinedTables
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.request import CHECKS, Terms
+from trueup.ledger.request import DEFAULT_UNLISTED_RULES, Terms
 from trueup.model.mechanism import plan_measurements
 from trueup.model.problem import public_cells
 from trueup.model.spec import Spec, parse_spec
@@ -29,7 +29,7 @@ NOISE = {"noise": "discrete-gaussian", "rho": {"all": "1/1000", "block": "1/1000
 PLACES = pandas.DataFrame({"block": ["11", "12"]})
 
 
-def account_of(folder, name="t", checks=CHECKS, unit="household", **more):
+def account_of(folder, name="t", checks=DEFAULT_UNLISTED_RULES, unit="household", **more):
     ledger = Ledger.create(str(folder / f"{name}.db"))
     ledger.init("t", {"rho": "100"}, terms=Terms(unit, "add-remove", checks=checks, **more))
     return Account(ledger, "ana")
@@ -104,7 +104,7 @@ def test_no_attribute_of_a_person_is_read_by_the_reference_of_a_join(tmp_path, r
         assert counted(account) > before or (answer and learnt == 1), (
             "an answer is a check; one first may be free"
         )
-    assert learnt <= CHECKS + 1
+    assert learnt <= DEFAULT_UNLISTED_RULES + 1
     assert not any(number in said for said in attempt.said for number in ids)
 
 
@@ -224,7 +224,7 @@ def test_data_that_cannot_be_known_again_are_asked_anew_each_time(tmp_path):
             answered += attempt(spec, duckdb.from_df(TABLE))
         except BudgetError:
             break
-    assert answered <= CHECKS
+    assert answered <= DEFAULT_UNLISTED_RULES
     assert counted(account) >= answered
 
 

@@ -147,7 +147,7 @@ def goes_all_the_way(table: MadeUp, folder: Path) -> None:
 
 @pytest.mark.parametrize("number", range(FEW))
 def test_a_made_up_table_goes_through_every_command(number, rng, tmp_path, monkeypatch):
-    monkeypatch.setattr("trueup.releasing.explain.WORK", 2**12)
+    monkeypatch.setattr("trueup.releasing.explain.MAX_EXPLAINED_CELLS", 2**12)
     goes_all_the_way(made_up(rng), tmp_path)
 
 

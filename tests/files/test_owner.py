@@ -86,7 +86,7 @@ def test_another_machine_is_followed_only_when_it_is_silent_and_said_to_be_dead(
             owning(tmp_path, take_over=take_over),
         ):
             pytest.fail("a living owner was followed")
-    then = path.stat().st_mtime - owner.SILENCE - 1
+    then = path.stat().st_mtime - owner.MAX_SILENCE_SECONDS - 1
     os.utime(path, (then, then))
     with pytest.raises(BusyError, match="--take-over"), owning(tmp_path):
         pytest.fail("nobody said that it is dead")
@@ -103,7 +103,7 @@ def test_who_was_followed_goes_no_further(tmp_path):
 
 
 def test_an_owner_gives_signs_of_life(tmp_path, monkeypatch):
-    monkeypatch.setattr(owner, "BEAT", 0.01)
+    monkeypatch.setattr(owner, "SECONDS_BETWEEN_SIGNS_OF_LIFE", 0.01)
     with owning(tmp_path) as held:
         os.utime(held.path, (0, 0))
         until = threading.Event()

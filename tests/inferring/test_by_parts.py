@@ -33,7 +33,7 @@ DRAWS = 40
 def large(monkeypatch, rng):
     """Measurements of three levels, of a size that counts as large, and the posterior in memory."""
     monkeypatch.setattr(tree_exact, "MAX_WHOLE_NODES", 20)
-    monkeypatch.setattr(tree_exact, "PART", 8)
+    monkeypatch.setattr(tree_exact, "MAX_PART_NODES", 8)
     cells = states([3, 2, 4, 6, 1, 5, 4])
     measured = noisy(cells, rng.poisson(9, cells.n), laplace_tree(cells, "1/2"), rng)
     return measured, infer(measured, TreeExact(tier="exact"), spec=tree_constraints(cells), draws=DRAWS)
@@ -61,7 +61,7 @@ def drawn(cells, out):
 def test_draws_are_those_of_memory_however_it_is_cut(large, tmp_path, monkeypatch, rows, together):
     measured, posterior = large
     monkeypatch.setattr(by_parts, "MOST_ROWS", rows)
-    monkeypatch.setattr(by_parts, "TOGETHER", together)
+    monkeypatch.setattr(by_parts, "PARTS_PER_TASK", together)
     monkeypatch.setattr(
         pmf, "MANY_NODES", 0 if together == 99 else 1 << 20
     )  # numbers of a nation are held as codes
@@ -126,7 +126,7 @@ class Counted(LocalPool):
 def test_a_run_that_was_killed_goes_on(large, tmp_path, monkeypatch):
     measured, posterior = large
     monkeypatch.setattr(by_parts, "MOST_ROWS", 5 * DRAWS)
-    monkeypatch.setattr(by_parts, "TOGETHER", 1)
+    monkeypatch.setattr(by_parts, "PARTS_PER_TASK", 1)
     whole = Counted()
     written(measured, tmp_path / "whole", whole)
     carried_out = []
@@ -149,7 +149,7 @@ def test_a_run_that_was_killed_goes_on(large, tmp_path, monkeypatch):
 def test_spark_gives_the_draws_of_memory_though_an_executor_is_killed(large, tmp_path, monkeypatch, cluster):
     measured, posterior = large
     monkeypatch.setattr(by_parts, "MOST_ROWS", 5 * DRAWS)
-    monkeypatch.setattr(by_parts, "TOGETHER", 2)
+    monkeypatch.setattr(by_parts, "PARTS_PER_TASK", 2)
     (marks := tmp_path / "marks").mkdir()
     written(measured, tmp_path / "out", killing(cluster, {"CarryOut": "inside"}, marks))
     assert any(marks.iterdir())
@@ -172,7 +172,7 @@ def test_what_is_not_inferred_by_parts_is_refused(large, tmp_path, monkeypatch):
 
 def test_what_takes_hours_is_begun(large, tmp_path, monkeypatch):
     """Work in memory ends after minutes: here one pass would take days by the rate."""
-    monkeypatch.setattr(tree_work, "RATE", 0.1)
+    monkeypatch.setattr(tree_work, "MULTIPLICATIONS_PER_SECOND", 0.1)
     assert written(large[0], tmp_path / "out")["kind"] == "posterior"
 
 
@@ -230,7 +230,7 @@ def test_a_changed_file_of_draws_is_refused(large, tmp_path, change):
 
 def test_the_command_writes_a_bundle_by_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(tree_exact, "MAX_WHOLE_NODES", 20)
-    monkeypatch.setattr(tree_exact, "PART", 8)
+    monkeypatch.setattr(tree_exact, "MAX_PART_NODES", 8)
     rows = "".join(f"{state:02},{county:03},{county + state}\n" for state in range(6) for county in range(5))
     spec, table = write_areas(tmp_path, table="state,county,n\n" + rows)
     bundle, out = tmp_path / "bundle", tmp_path / "posterior"

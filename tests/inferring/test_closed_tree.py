@@ -53,9 +53,9 @@ def test_parts_are_the_whole(seed, prior, monkeypatch):
         measured = partly(measured, rng)
     kept: list = [None, None]
     for k, size in enumerate((1 << 18, 12)):
-        monkeypatch.setattr(closed_tree, "PART", size)
-        monkeypatch.setattr("trueup.inferring.estimated.REFITTED", 0)
-        monkeypatch.setattr("trueup.inferring.estimated.REFITTED", 0)
+        monkeypatch.setattr(closed_tree, "MAX_PART_NODES", size)
+        monkeypatch.setattr("trueup.inferring.estimated.MAX_REFITS", 0)
+        monkeypatch.setattr("trueup.inferring.estimated.MAX_REFITS", 0)
         kept[k] = infer(measured, TreeExact(prior=prior), spec=constraints, draws=400)
     one, many = kept
     assert one.drawn.stats == many.drawn.stats
@@ -75,7 +75,7 @@ def test_the_prior_is_estimated_from_parts_as_from_the_whole(monkeypatch):
     measured, constraints = published_tables(cells, rng.poisson(3, cells.n), Rounded(10), rng)
     means = []
     for refitted in (0, 5):
-        monkeypatch.setattr("trueup.inferring.estimated.REFITTED", refitted)
+        monkeypatch.setattr("trueup.inferring.estimated.MAX_REFITS", refitted)
         means.append(infer(measured, TreeExact(prior=Estimated()), spec=constraints, draws=1).drawn)
     finest = [drawn.marginals[cells.finest].mean for drawn in means]
     assert np.abs(finest[0] - finest[1]).max() > 1e-3
@@ -89,7 +89,7 @@ def test_marginals_say_the_same_however_many_are_asked_at_a_time(groups, monkeyp
     start = np.concatenate([[0], np.cumsum(size)])
     masses = rng.random(start[-1])
     masses /= np.repeat(np.add.reduceat(masses, start[:-1]), size)
-    monkeypatch.setattr(records, "GROUPS", groups)
+    monkeypatch.setattr(records, "GROUPS_EVALUATED_AT_ONCE", groups)
     found = records.Marginals(start, rng.integers(-5, 50, 50), masses)
     for k in range(50):
         counts, mass = found.pmf(k)
@@ -114,7 +114,7 @@ def test_margins_of_the_top_alone_are_parts_too(monkeypatch):
         h.law.publish(cells.sum(truth, h.margin), rng.random(cells.size(h.margin))) for h in headers
     )
     measured = Measurements(cells, headers, values, NO_GUARANTEE)
-    monkeypatch.setattr(closed_tree, "PART", 12)
+    monkeypatch.setattr(closed_tree, "MAX_PART_NODES", 12)
     posterior = infer(measured, TreeExact(prior=FLAT), spec=Constraints(cells, tuple(margins)), draws=3)
     assert (posterior.sums(Margin("all"))[0, :, 0] >= values[0][0] - 2).all()
 

@@ -147,7 +147,7 @@ def alike(rng):
 def large(monkeypatch):
     """Trees of five hundred nodes count as large."""
     monkeypatch.setattr(tree_exact, "MAX_WHOLE_NODES", 100)
-    monkeypatch.setattr(tree_exact, "PART", 100)
+    monkeypatch.setattr(tree_exact, "MAX_PART_NODES", 100)
 
 
 def posterior_of(truth, rng):

@@ -61,7 +61,7 @@ def test_draws_agree_and_areas_are_their_sums(measured, tmp_path):
 
 @pytest.mark.thorough
 def test_draws_are_equal_on_every_engine_and_after_kills(measured, tmp_path, monkeypatch):
-    monkeypatch.setattr(family_parts, "SMALL", 50)
+    monkeypatch.setattr(family_parts, "MAX_CELLS_PER_PART", 50)
     manifest = written(measured, tmp_path / "whole")
     assert written(measured, tmp_path / "threads", LocalThreads())["files"] == manifest["files"]
     for most in (1, 2):  # what is above, and a part

@@ -196,7 +196,7 @@ class Clock:
             return moved(*args)
 
         self.began = self.now
-        monkeypatch.setattr(chains, "LISTENING", 0.001)
+        monkeypatch.setattr(chains, "SECONDS_BETWEEN_INTERRUPT_CHECKS", 0.001)
         monkeypatch.setattr(histogram_walk, "histogram_sweeps", slow)
         for module in (deadline_of_run, histogram_walk):
             monkeypatch.setattr(
@@ -212,7 +212,7 @@ def test_chains_that_time_cuts_short_are_a_weak_answer_unless_full_ones_were_ask
     # Every call slow: the whole run is predicted not to fit. Late ones alone: time ends it on the way.
     cells, laws, record = blocks(rng)
     monkeypatch.setattr(histogram_walk, "CELLS_AT_ONCE", cells.n)  # a sweep a call
-    monkeypatch.setattr(histogram_walk, "TIMED", 0.0)
+    monkeypatch.setattr(histogram_walk, "MIN_TIMED_SECONDS", 0.0)
     clock = Clock(monkeypatch, 0.05 if first == 0 else 0.2, first)
     asked = {"spec": constraints_of(cells, laws), "draws": 1000, "minutes": 1}
     if tier == "chains":
@@ -249,7 +249,7 @@ def test_a_processor_that_compiles_does_not_spend_the_time_of_chains(rng, monkey
         return drawn
 
     monkeypatch.setattr(HistogramWalk, "run", slow)
-    monkeypatch.setattr(histogram_gibbs, "QUICK", 1.0)
+    monkeypatch.setattr(histogram_gibbs, "MAX_LENGTHENING_SECONDS", 1.0)
     posterior = infer(record, spec=constraints_of(cells, laws), draws=400)
     assert posterior.draws.reshape(-1, cells.n).shape == (400, cells.n)
 
@@ -376,11 +376,11 @@ def test_a_run_that_is_stopped_goes_on_from_its_checkpoints_as_if_it_had_not_bee
     tier, rng, monkeypatch, tmp_path
 ):
     cells, laws, record = blocks(rng)
-    monkeypatch.setattr(histogram_gibbs, "LONG", 0.0)
+    monkeypatch.setattr(histogram_gibbs, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(histogram_walk, "CELLS_AT_ONCE", 2 * cells.n)
     asked = count()
     monkeypatch.setattr(Checkpoint, "due", lambda self, chain: next(asked) % 10 == 0)
-    monkeypatch.setattr(chains, "LISTENING", 0.001)
+    monkeypatch.setattr(chains, "SECONDS_BETWEEN_INTERRUPT_CHECKS", 0.001)
     run = partial(infer, record, HistogramGibbs(tier=tier), spec=constraints_of(cells, laws))
     whole = run(draws=200)
 

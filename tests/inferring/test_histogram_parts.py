@@ -140,7 +140,7 @@ def test_roots_are_the_draws_that_are_given(rng):
 
 def test_parts_have_no_deadline(large, tmp_path, monkeypatch):
     """One in memory ends after ten minutes; here none may be begun."""
-    monkeypatch.setattr(run, "MINUTES", 0.0)
+    monkeypatch.setattr(run, "DEFAULT_MINUTES", 0.0)
     with pytest.raises(SpecError, match="0 minutes are given"):
         run.Deadline.of()
     assert written(large, tmp_path / "out")["kind"] == "posterior"

@@ -83,9 +83,9 @@ def least_p(values):
 @pytest.mark.timeout(1800)
 def test_posteriors_are_calibrated_where_the_prior_has_two_kinds_and_with_one_are_not(rng, monkeypatch):
     """In 400 replicates. Whether there are two is not asked: where the values do not ask for them, one serves."""
-    monkeypatch.setattr(tree_estimate, "ASKED", np.inf)
+    monkeypatch.setattr(tree_estimate, "MIN_EVIDENCE_PER_PARAMETER", np.inf)
     assert least_p(transforms(rng, 400)) < FALSE_ALARM
-    monkeypatch.setattr(tree_estimate, "ASKED", -np.inf)
+    monkeypatch.setattr(tree_estimate, "MIN_EVIDENCE_PER_PARAMETER", -np.inf)
     monkeypatch.setattr(
         Beginning,
         "_start",
@@ -211,7 +211,11 @@ def test_where_windows_do_not_hold_the_posterior_of_two_one_serves(rng, monkeypa
     whole, measured = tree_search.SolutionSearch.whole, measure(two_humps(rng), rng)
 
     def failing(self, tolerance, **more):
-        if tolerance < tree_search.ROUGH and self.splits is not None and np.isfinite(self.splits[3]).any():
+        if (
+            tolerance < tree_search.MAX_DROPPED_IN_SEARCH
+            and self.splits is not None
+            and np.isfinite(self.splits[3]).any()
+        ):
             raise ConvergenceError("no window holds it", remedy="none")
         return whole(self, tolerance, **more)
 
@@ -226,7 +230,7 @@ def test_so_do_many_points_about_the_mode_that_cannot_be_solved(monkeypatch):
     rng = np.random.default_rng(3)  # a table whose zeros show
     measured = measure(mostly_zeros(rng), rng)
     assert NAME in estimates(posterior_of(measured))
-    monkeypatch.setattr(PriorMixture, "unsolved", tree_estimate.FAILURES)
+    monkeypatch.setattr(PriorMixture, "unsolved", tree_estimate.MAX_FAILED_SOLUTIONS)
     assert NAME not in estimates(posterior_of(measured))
 
 
@@ -241,11 +245,11 @@ def test_after_a_few_failures_nothing_more_is_tried():
         return theta
 
     tiring = tree_estimate.until_given_up(solve)
-    for _ in range(tree_estimate.FAILURES):
+    for _ in range(tree_estimate.MAX_FAILED_SOLUTIONS):
         assert tiring(0) == 0
         with pytest.raises(ConvergenceError, match="no window"):
             tiring(2)
     for theta in (0, 2):
         with pytest.raises(ConvergenceError, match="two kinds of parts could not be fitted"):
             tiring(theta)
-    assert len(tried) == 2 * tree_estimate.FAILURES
+    assert len(tried) == 2 * tree_estimate.MAX_FAILED_SOLUTIONS

@@ -205,7 +205,7 @@ class Backwards(LocalPool):
 def large(monkeypatch, rng):
     """Measurements of three levels, of a size that counts as large."""
     monkeypatch.setattr(tree_exact, "MAX_WHOLE_NODES", 20)
-    monkeypatch.setattr(tree_exact, "PART", 8)
+    monkeypatch.setattr(tree_exact, "MAX_PART_NODES", 8)
     cells = states([3, 2, 4, 6, 1, 5, 4])
     return cells, noisy(cells, rng.poisson(9, cells.n), laplace_tree(cells, "1/2"), rng)
 

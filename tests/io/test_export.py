@@ -97,7 +97,7 @@ def test_in_a_workbook_labels_are_text_and_counts_are_numbers(release, tmp_path)
 
 
 def test_a_workbook_holds_any_text_and_equal_tables_give_equal_bytes(monkeypatch):
-    monkeypatch.setattr(workbook, "BATCH", 3)
+    monkeypatch.setattr(workbook, "ROWS_PER_WRITE", 3)
     texts = [
         "<r>a</r>",
         "a & b",

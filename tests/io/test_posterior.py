@@ -21,7 +21,7 @@ def test_draws_are_written_in_order_each_with_its_keys(tmp_path, monkeypatch, en
     """In several files, several groups of rows each, whether texts are held as numbers or not."""
     monkeypatch.setattr(written, "MOST_ROWS", 20_000)
     monkeypatch.setattr(written, "ROW_GROUP_ROWS", 2048)
-    monkeypatch.setattr(writing, "FEW_TEXTS", few)
+    monkeypatch.setattr(writing, "MAX_DICTIONARY_TEXTS", few)
     places = sorted(f"a {k % 7}'\"{k}" for k in range(300))
     tree = Tree.from_columns(["all", "area"], [{}, {"area": places}])
     cells = Cells(tree, (Attribute("sex", ("f", "m")),))

@@ -12,9 +12,9 @@ from scipy.special import gammaln
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.columns import (
     PADDED,
-    _at,
     _at_of_narrow,
     _convolve,
+    _position_of_mass,
     _rank,
     _rank_of_share,
     _share_masses,
@@ -81,7 +81,7 @@ def log_gamma_ratio(x, up, down):
 
 @njit(cache=False)
 def mirrored(masses, at, u):
-    return _at(masses, masses.size, (1.0 - _rank(u, masses, at, masses.size)) * masses.sum())
+    return _position_of_mass(masses, masses.size, (1.0 - _rank(u, masses, at, masses.size)) * masses.sum())
 
 
 def message(rng, width, steps):

@@ -230,7 +230,7 @@ def test_processes_that_start_together_compile_once(tmp_path):
 
 def test_a_process_that_was_killed_while_it_compiled_holds_nobody_up(package, monkeypatch):
     """A lock file that is left is free; one that is held is waited for, and no longer than is said."""
-    monkeypatch.setattr(compiled, "LONGEST_WAIT", 0.3)
+    monkeypatch.setattr(compiled, "MAX_WAIT_SECONDS", 0.3)
     calls = CALLS.format(name="STEP", body="x + STEP")
     function = package.load("STEP = 1", calls)
     left = Path(function._cache._lock_path)
@@ -243,7 +243,7 @@ def test_a_process_that_was_killed_while_it_compiled_holds_nobody_up(package, mo
     holder.kill()
     holder.communicate()
     left.touch()
-    monkeypatch.setattr(compiled, "LONGEST_WAIT", 60)
+    monkeypatch.setattr(compiled, "MAX_WAIT_SECONDS", 60)
     began = time.monotonic()
     assert package.load("STEP = 2", calls)(2) == 4
     assert time.monotonic() - began < 30

@@ -15,7 +15,7 @@ from trueup.kernel.table_walks.compositions import (
     CELL,
     _log_cell,
     _log_scale,
-    _slice,
+    _slice_sample,
 )
 from trueup.kernel.table_walks.gibbs_steps import (
     EVEN,
@@ -79,7 +79,7 @@ def log_scale(places, state, room, factor):
 
 @njit(cache=False)
 def sliced(rng, places, state, room, hyper, level, j, value):
-    return _slice(rng, places, state, room, hyper, CELL, level, j, value)
+    return _slice_sample(rng, places, state, room, hyper, CELL, level, j, value)
 
 
 @njit(cache=False)

@@ -12,7 +12,7 @@ from trueup.errors import DataError, SpecError
 from trueup.io.bundle.manifest import header_in, header_out
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.cells import Cells, Margin
-from trueup.model.header import VANISHING, Measured
+from trueup.model.header import VANISHING_VARIANCE, Measured
 from trueup.model.records.measurements import Measurements
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, Exact, Gaussian, Laplace, law_named
@@ -42,8 +42,8 @@ def test_noise_and_invariants_are_taken(law):
 
 
 def test_weights_of_the_narrowest_noise_stay_finite():
-    assert 1 < NARROWEST.variance / VANISHING < 10
-    assert np.isfinite((1 / VANISHING) ** 3)
+    assert 1 < NARROWEST.variance / VANISHING_VARIANCE < 10
+    assert np.isfinite((1 / VANISHING_VARIANCE) ** 3)
 
 
 def test_a_joint_law_is_read_without_its_lattice():

@@ -37,10 +37,10 @@ def test_the_integer_exponential_is_within_its_margin(sigma2, rng):
     vector = sampler._exp(np.array(tried), *gaussian._tables())
     for distance, ours in zip(tried, vector.tolist()):
         assert ours == sampler._exp(distance, *gaussian._lists())
-        assert abs(ours - chance(sampler, distance) * 2**32) < gaussian._MARGIN - 1
+        assert abs(ours - chance(sampler, distance) * 2**32) < gaussian._EXP_ERROR_UNITS - 1
     beyond = sampler.furthest + 1
     for distance in (beyond, 2 * beyond, 40 * beyond):
-        assert chance(sampler, distance) * 2**32 < gaussian._MARGIN - 1 - vector[4]
+        assert chance(sampler, distance) * 2**32 < gaussian._EXP_ERROR_UNITS - 1 - vector[4]
 
 
 def test_a_margin_of_a_quarter_would_not_do(rng):
@@ -49,7 +49,7 @@ def test_a_margin_of_a_quarter_would_not_do(rng):
     tried = distances(sampler, rng)
     ours = sampler._exp(np.array(tried), *gaussian._tables())
     errors = [abs(int(o) - chance(sampler, d) * 2**32) for d, o in zip(tried, ours)]
-    assert max(errors) > gaussian._MARGIN / 4
+    assert max(errors) > gaussian._EXP_ERROR_UNITS / 4
 
 
 @pytest.mark.parametrize("sigma2", SIGMA2)

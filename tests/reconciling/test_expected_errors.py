@@ -15,7 +15,7 @@ from trueup.measuring import measure, simulate
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import (
-    COARSE,
+    COARSE_MARGIN_COUNTS,
     CONFIDENCES,
     ErrorClass,
     ExpectedErrors,
@@ -61,7 +61,7 @@ def test_whole_margins_are_the_least_that_reach_their_share_unless_one_less_is_n
         size = np.sort(np.abs(np.rint(rng.normal(0, scale, 2000))).astype(np.int64))
         margin = whole_margin(size, share)
         covered, less = ((size <= m).mean() for m in (margin, margin - 1))
-        if margin < COARSE:
+        if margin < COARSE_MARGIN_COUNTS:
             assert covered >= share > less
         else:
             assert covered >= share - (1 - share) / 5

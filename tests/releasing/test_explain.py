@@ -38,7 +38,7 @@ PLACES = pandas.DataFrame(
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
-    monkeypatch.setattr("trueup.releasing.explain.WORK", 2**14)
+    monkeypatch.setattr("trueup.releasing.explain.MAX_EXPLAINED_CELLS", 2**14)
 
 
 def spec(rules: str = ""):

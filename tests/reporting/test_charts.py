@@ -7,7 +7,7 @@ import pytest
 from tests.reporting.page_reader import Reader
 from tests.reporting.records import RECORDS, assessed
 from trueup.reporting import report
-from trueup.reporting.drawing import SERIES, WHISKER, Chart, chart
+from trueup.reporting.drawing import MAX_SERIES, WHISKER_ERRORS, Chart, chart
 from trueup.reporting.sections.assessed_error import AssessmentView, by_size
 
 PLACES = [("small", "3 places"), ("large", "1 place")]
@@ -23,7 +23,7 @@ def test_points_stand_side_by_side_within_their_place_and_at_their_height():
     assert 0 < first[0].x < second[0].x < 50 < first[1].x < 100
     assert (first[0].y, first[1].y) == (100, 0)
     assert second[0].y == 50
-    assert second[0].low - second[0].high == pytest.approx(-2 * WHISKER * 10)
+    assert second[0].low - second[0].high == pytest.approx(-2 * WHISKER_ERRORS * 10)
     assert second[1] is None
 
 
@@ -44,8 +44,8 @@ def test_the_axis_holds_whiskers_zero_and_the_reference():
 def test_a_series_keeps_its_style_where_another_has_no_point_and_no_more_are_drawn_than_can_be_told_apart():
     drawn = draw({"a": [None, None], "b": [(1.0, 0.1), None]})
     assert [(name, style) for name, style, _ in drawn.series] == [("b", 1)]
-    many = draw({str(k): [(1.0, 0.1), None] for k in range(SERIES + 3)})
-    assert len(many.series) == SERIES
+    many = draw({str(k): [(1.0, 0.1), None] for k in range(MAX_SERIES + 3)})
+    assert len(many.series) == MAX_SERIES
 
 
 def test_the_picture_of_bias_by_size_has_the_figures_of_the_record():

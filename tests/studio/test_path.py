@@ -168,7 +168,7 @@ def test_a_release_by_parts_that_is_stopped_goes_on_with_the_noise_that_it_drew(
     task = {"spec": project.text, "table": str(visit.table), "places": "", "out": str(out), "key": "k"}
     task |= {"ledger": str(ledger), "analyst": "ana"}
     monkeypatch.setattr(job, "default_engine", lambda problem, memory: "local")
-    monkeypatch.setattr(job, "WORKERS", 1)
+    monkeypatch.setattr(job, "MAX_WORKERS", 1)
 
     class Stopped(jobs.Job):
         def report(self, **progress):

@@ -322,7 +322,7 @@ def test_a_killed_process_is_seen_and_the_work_can_begin_anew(tmp_path):
 
 @pytest.mark.parametrize("deaf", [False, True], ids=["hears", "deaf"])
 def test_a_job_is_stopped_also_where_it_does_not_listen(tmp_path, monkeypatch, deaf):
-    monkeypatch.setattr(jobs, "PATIENCE", 0.5)
+    monkeypatch.setattr(jobs, "MAX_STOPPING_SECONDS", 0.5)
     job = jobs.Job(tmp_path / "release-1")
     job.folder.mkdir()
     (job.folder / "job.json").write_text("{}")

@@ -19,10 +19,10 @@ from trueup.model.problem import public_cells
 from trueup.model.spec import load_spec
 from trueup.releasing.pipeline import release
 from trueup.synth import synthesize
-from trueup.synth.people import IN_QUARTERS, KNOWN_SHARES
-from trueup.synth.places import EMPTY, grow, level_sizes
+from trueup.synth.people import KNOWN_SHARES, SHARE_IN_QUARTERS
+from trueup.synth.places import EMPTY_SHARE, grow, level_sizes
 from trueup.synth.totals import sized, stated_regions
-from trueup.synth.write import UNITS, _cut
+from trueup.synth.write import UNITS, _split_by_units
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PL94 = EXAMPLES / "pl94.toml"
@@ -105,7 +105,7 @@ def test_places_are_as_skewed_as_real_ones(rng):
     most = [999, 999_999, 9, 999]
     branch = grow(level_sizes(names, 60_000, most), most, rng)
     weights = np.sort(branch.weights)
-    assert abs((weights == 0).mean() - EMPTY) < 6 * np.sqrt(EMPTY * (1 - EMPTY) / 60_000)
+    assert abs((weights == 0).mean() - EMPTY_SHARE) < 6 * np.sqrt(EMPTY_SHARE * (1 - EMPTY_SHARE) / 60_000)
     assert 0.35 < weights[-6000:].sum() / weights.sum() < 0.75
     assert all(
         np.bincount(p).max() <= limit and np.bincount(p).min() >= 1 for p, limit in zip(branch.parents, most)
@@ -124,7 +124,7 @@ def test_group_quarters_stand_in_few_blocks(state):
         0.01 < some.inside.sum() / 150_000 < 0.05
     )  # stated: 0.025, less those whom structural zeros keep at home
     assert len(some) / len(blocks) < 0.03
-    assert some.inside.sum() / some.n.sum() > 0.7 * IN_QUARTERS
+    assert some.inside.sum() / some.n.sum() > 0.7 * SHARE_IN_QUARTERS
 
 
 def test_shares_drift_with_place(state):
@@ -218,7 +218,7 @@ def test_a_large_total_is_cut_into_parts():
     from trueup.synth.people import Sparse
 
     drawn = [Sparse(np.arange(3, dtype=np.int32), np.arange(3, dtype=np.int32), np.array([5, 17, 4]))] * 2
-    pieces = list(_cut(drawn, 10))
+    pieces = list(_split_by_units(drawn, 10))
     assert [int(p.count.sum()) for p in pieces] == [10, 10, 10, 10, 10, 2]
     leaves = np.concatenate([np.repeat(p.leaf, p.count) for p in pieces])
     assert np.bincount(leaves).tolist() == [10, 34, 8]

@@ -18,7 +18,7 @@ from trueup.noise.law import Integers, Reals
 
 CHAINS, KEPT = 4, 1000
 """Chains from dispersed starts, and the states that are kept of the second half of each."""
-WIDEST = 10**6
+MAX_JUMP_SCALE = 10**6
 """Scale of jumps and starts, and size of moves, up to which sums stay in 64 bits."""
 
 
@@ -144,10 +144,10 @@ def judge_chain(
             "the settings of the Markov chain are not valid",
             needed="norm 'l1' or 'l2'; whole numbers above zero for lag, pairs and steps; more steps than the lag",
         )
-    if not (scales[0] > 0 and scales[1] >= 0 and scales.max() <= WIDEST):
+    if not (scales[0] > 0 and scales[1] >= 0 and scales.max() <= MAX_JUMP_SCALE):
         raise SpecError(
             "the jump or the spread is out of range",
-            needed=f"a jump above 0, a spread of 0 or more, and neither above {WIDEST:,}",
+            needed=f"a jump above 0, a spread of 0 or more, and neither above {MAX_JUMP_SCALE:,}",
         )
     chain = _Chain(_moves(A, moves), float(exact_number(epsilon, "epsilon")), norm, jump, rng)
     meeting = chain.meetings(pairs, spread, lag, steps)
@@ -169,7 +169,7 @@ def _moves(A: Matrix, moves: Matrix | None) -> Integers:
         return found
     given = matrix_rows(moves, n, "moves").toarray()
     changed = (matrix_rows(A, n, "A") @ given.T != 0).any() or (given != np.rint(given)).any()
-    if changed or len(given) != lattice.dimension or (np.abs(given) >= WIDEST).any():
+    if changed or len(given) != lattice.dimension or (np.abs(given) >= MAX_JUMP_SCALE).any():
         raise SpecError(
             "the moves are not a basis of the tables with A v = 0",
             needed=f"{lattice.dimension} linearly independent vectors v of whole numbers with A v = 0",

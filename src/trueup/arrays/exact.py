@@ -23,7 +23,7 @@ LARGEST_COUNT = 2**62
 """Limit of the size of counts, so that noise added to them fits 64 bits."""
 MOST_VALUES = 2**36
 """Most values of one array: half a terabyte of 64-bit numbers."""
-HUGE = 1e100
+MAX_FINITE_REAL = 1e100
 """Limit of the size of finite real numbers, so that sums of their squares are finite."""
 
 
@@ -106,8 +106,10 @@ def real_vector(
     given = given if where is None else np.where(where, given, 0.0)
     if np.isnan(given).any() or not (infinite or np.isfinite(given).all()):
         raise SpecError(f"{what} are not all finite", needed="numbers" if infinite else "finite numbers")
-    if (np.abs(given) >= HUGE).any() and not infinite:
-        raise SpecError(f"{what} are beyond {HUGE:g} in size", needed="numbers whose squares can be summed")
+    if (np.abs(given) >= MAX_FINITE_REAL).any() and not infinite:
+        raise SpecError(
+            f"{what} are beyond {MAX_FINITE_REAL:g} in size", needed="numbers whose squares can be summed"
+        )
     return given
 
 
@@ -128,9 +130,10 @@ def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
         raise SpecError(f"{what} is not a matrix of numbers", needed=f"rows of {n} numbers each") from None
     if rows.shape[1] != n:
         raise SpecError(f"{what} has {rows.shape[1]} columns", needed=f"one for each of {n} cells")
-    if not (np.abs(rows.data) < HUGE).all():
+    if not (np.abs(rows.data) < MAX_FINITE_REAL).all():
         raise SpecError(
-            f"{what} holds a number that is not finite, or beyond {HUGE:g}", needed="finite numbers"
+            f"{what} holds a number that is not finite, or beyond {MAX_FINITE_REAL:g}",
+            needed="finite numbers",
         )
     rows.eliminate_zeros()
     return rows

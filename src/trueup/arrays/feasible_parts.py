@@ -30,11 +30,11 @@ from trueup.noise.lattice.choice import laplace_factor, log_mass, tries_for
 from trueup.noise.law import Integers, Reals, Words
 from trueup.noise.laws.geometric import DiscreteLaplace
 
-LISTED = 600
+MAX_LISTED_TABLES = 600
 """Tables of a part up to which they are listed."""
-WIDEST_SLOW = 2**16
+MAX_SLOW_BOX_COUNTS = 2**16
 """Largest width of a box that is below 1 / rate."""
-LONGEST_WEIGHTS = 2**18
+MAX_WEIGHT_BITS = 2**18
 """Bits of the weights of sums up to which cells are drawn by them."""
 SLACK, MARGIN = 1e-9, 1e-9
 
@@ -135,7 +135,7 @@ def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Feasib
     largest = epsilon if open_ or width == 1 else _rounded_down(_largest_rate(loss, float(epsilon)))
     law = DiscreteLaplace(largest)
     narrow = float(largest) * width < 1
-    if narrow and width > WIDEST_SLOW:
+    if narrow and width > MAX_SLOW_BOX_COUNTS:
         raise SpecError(
             f"epsilon is too small to draw noise within a range of {width:.3g} counts",
             needed="a larger epsilon, or a narrower range",
@@ -200,7 +200,7 @@ def _listed_tables(own: Rules) -> Integers | None:
     high: Reals = np.append(own.sums, np.full(own.least.size, inf)).astype(float)
     if np.abs(low[np.isfinite(low)]).max(initial=0) >= 2**50:
         return None
-    found = enumerate_fibre(matrix, low - SLACK, high + SLACK, (own.low, own.high), LISTED)
+    found = enumerate_fibre(matrix, low - SLACK, high + SLACK, (own.low, own.high), MAX_LISTED_TABLES)
     return None if found is None else found[own.hold(found)]
 
 
@@ -241,7 +241,7 @@ def _by_sums(cells: Integers, own: Rules, epsilon: Fraction, *, known: bool) -> 
     width = own.high - own.low
     matrix = scipy.sparse.vstack([own.kept, own.rows]).toarray()
     whole = (own.rows.data == np.rint(own.rows.data)).all() and np.isfinite(own.least).all()
-    if not (whole and width.sum() * BITS <= LONGEST_WEIGHTS and abs(matrix).max(initial=0) < 2**20):
+    if not (whole and width.sum() * BITS <= MAX_WEIGHT_BITS and abs(matrix).max(initial=0) < 2**20):
         return None
 
     def tabled(least: NDArray, most: NDArray) -> CellSums:

@@ -184,8 +184,8 @@ def _polyhedron(
             needed="R, a matrix of the rows whose sums they limit",
         )
     ranged = scipy.sparse.csr_array((0, n)) if rows[0] is None else matrix_rows(rows[0], n, "R")
-    low, high = _ends(rows[1], rows[2], ranged.shape[0], ("least", "most"))
-    of_one, up_to_one = _ends(*box, n, ("lower", "upper"))
+    low, high = _limits_of_cells(rows[1], rows[2], ranged.shape[0], ("least", "most"))
+    of_one, up_to_one = _limits_of_cells(*box, n, ("lower", "upper"))
     limited = np.flatnonzero(np.isfinite(of_one) | np.isfinite(up_to_one))
     limits = ranged
     if limited.size:
@@ -202,7 +202,7 @@ def _polyhedron(
     )
 
 
-def _ends(low: Limit, high: Limit, size: int, names: tuple[str, str]) -> tuple[Reals, Reals]:
+def _limits_of_cells(low: Limit, high: Limit, size: int, names: tuple[str, str]) -> tuple[Reals, Reals]:
     """Return lower and upper limits `(size,)`, infinite if there are none."""
     ends = [
         real_vector(none if end is None else end, name, size, infinite=True)
@@ -242,7 +242,7 @@ def _refuse_indivisible(polyhedron: Polyhedron) -> None:
 
 def _refuse(polyhedron: Polyhedron, answer: Answer, integer: bool) -> None:
     """Raise an error with the proved reason why a program has no solution, or else that it has none."""
-    conflict = polyhedron.conflict(integer=integer and polyhedron.rows <= CONFLICTING)
+    conflict = polyhedron.conflict(integer=integer and polyhedron.rows <= MAX_ROWS_SEARCHED_FOR_CONFLICT)
     if conflict:
         m = polyhedron.sums.size
         names = [f"row {r} of A" if r < m else f"limit {r - m}" for r in conflict]
@@ -260,5 +260,5 @@ def _refuse(polyhedron: Polyhedron, answer: Answer, integer: bool) -> None:
         )
 
 
-CONFLICTING = 400
+MAX_ROWS_SEARCHED_FOR_CONFLICT = 400
 """Rows above which whether they hold together in whole numbers alone is not looked into."""

@@ -81,7 +81,7 @@ class CellSums:
             grown = (sums[:, None] + np.arange(values)[:, None] * columns[i]).reshape(-1, len(least))
             inside = (grown >= least - before[1, :, i]) & (grown <= most - before[0, :, i])
             left = np.flatnonzero(inside.all(axis=1))
-            sums, place = _distinct(grown[left])
+            sums, place = _distinct_rows(grown[left])
             self.behind.append(np.full((len(sums), values), states))  # beyond the last: it cannot be
             self.behind[-1][place, left % values] = left // values
         self.small = True
@@ -106,7 +106,7 @@ class CellSums:
         return out + self.low
 
 
-def _distinct(rows: Integers) -> tuple[Integers, Integers]:
+def _distinct_rows(rows: Integers) -> tuple[Integers, Integers]:
     """Return the distinct rows, and for each row its position among them."""
     above = rows - rows.min(axis=0)
     sizes = above.max(axis=0) + 1

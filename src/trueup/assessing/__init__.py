@@ -17,7 +17,7 @@ from trueup.assessing.comparators import comparators as make_comparators
 from trueup.assessing.replicate import Done, ReplicateBlock, Simulation, ratio_of
 from trueup.assessing.scenarios import Compared, compare
 from trueup.assessing.summary import find_flags, rows, single_counts
-from trueup.assessing.tally import RANKED, Strata, stratify
+from trueup.assessing.tally import MAX_RANKED_COUNTS, Strata, stratify
 from trueup.assessing.truth import Truth, read_truth
 from trueup.errors import SpecError
 from trueup.inferring.method import silent
@@ -35,11 +35,11 @@ from trueup.run.local import LocalPool
 
 MIN_REPLICATES = 40
 """Replicates below which Monte Carlo errors cannot be estimated."""
-BLOCKS = 20
+MIN_REPLICATE_BLOCKS = 20
 """Least number of blocks: errors of variances are estimated from the differences between blocks."""
 ENTRIES = 2**21
 """Most values of one block at a time (16 MB)."""
-KEPT = 2**23
+MAX_KEPT_ERRORS = 2**23
 """Most errors kept for quantiles of single counts, for each method and table (32 MB)."""
 
 Progress = Callable[[int, int], None]
@@ -210,13 +210,13 @@ def _limits(thresholds: Mapping[str, float], strata: Sequence[Strata]) -> dict[M
 
 def _kept_replicates(replicates: int, groups: int) -> int:
     """Return for how many replicates the errors are kept, for quantiles of single counts."""
-    number = min(replicates, KEPT // groups)
+    number = min(replicates, MAX_KEPT_ERRORS // groups)
     return number if number >= MIN_REPLICATES else 0
 
 
 def _replicate_blocks(replicates: int, cells: int) -> list[ReplicateBlock]:
     """Cut replicates into blocks of almost equal size, which depend only on the problem's size."""
-    number = min(max(BLOCKS, -(-replicates * cells // ENTRIES)), replicates // 2)
+    number = min(max(MIN_REPLICATE_BLOCKS, -(-replicates * cells // ENTRIES)), replicates // 2)
     edges = np.linspace(0, replicates, number + 1).astype(int).tolist()
     return [ReplicateBlock(k, start, stop - start) for k, (start, stop) in enumerate(pairwise(edges))]
 
@@ -276,7 +276,7 @@ def _record(
             "blocks": done.blocks,
             "replicates behind quantiles of single counts": {str(m): kept[m] for m in kept},
             "quantiles of classes": f"cut towards zero by at most 1/{BINS_A_DOUBLING} of their size",
-            "ranks": f"compared in tables of at most {RANKED:,} counts",
+            "ranks": f"compared in tables of at most {MAX_RANKED_COUNTS:,} counts",
             **known.truncation,
         },
         spec=problem.spec,

@@ -1,7 +1,7 @@
 """Assessment figures with Monte Carlo errors, and flags for claims that they contradict.
 
 A figure is flagged only if it is beyond what is material by more than its Monte Carlo error explains; the chance
-that any of all figures of an assessment is flagged wrongly is below `ALARM`.
+that any of all figures of an assessment is flagged wrongly is below `FALSE_ALARM_PROBABILITY`.
 
 One file: a flag is a statement about the figures that stand beside it.
 """
@@ -31,15 +31,15 @@ from trueup.digits import to_digits
 from trueup.kernel.statistics.streaming import Moments, Scatter
 from trueup.model.records.assessment import COMPARATOR, Assessed, Figures, Flag
 
-ALARM = 1e-6
-MATERIAL = 0.25
+FALSE_ALARM_PROBABILITY = 1e-6
+MATERIAL_BIAS_DEVIATIONS = 0.25
 """Bias in standard deviations above which it is material.
 
 An interval of 95 % still holds 94.3 % there, and 93.2 % at 0.4 (after Cochran 1977, "Sampling Techniques", table 1.1).
 """
 MIN_MATERIAL_BIAS = 0.1
 """Bias (counts) below which it is not material whatever the noise."""
-SHORT = 0.02
+MATERIAL_COVERAGE_SHORTFALL = 0.02
 """Shortfall of coverage from the claimed one that is no fault: counts are whole, so no interval hits it exactly."""
 NEAR_ZERO_RMSES = 4.0
 """A class of counts is within reach of zero if its lower end is less than so many root mean squared errors.
@@ -71,10 +71,10 @@ def _tested(rows: Sequence[Mapping]) -> Iterator[Mapping]:
 
 
 def _margin(replicates: int, tests: int) -> float:
-    """Return how many Monte Carlo errors some test exceeds with probability `ALARM` if all claims hold."""
+    """Return how many Monte Carlo errors some test exceeds with probability `FALSE_ALARM_PROBABILITY` if all claims hold."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(replicates - 1, 1 - ALARM / tests))
+    return float(stdtrit(replicates - 1, 1 - FALSE_ALARM_PROBABILITY / tests))
 
 
 def _bias(rows: Sequence[Mapping], kept: Mapping[str, bool]) -> Iterator[tuple[Flag, float, int]]:
@@ -86,7 +86,7 @@ def _bias(rows: Sequence[Mapping], kept: Mapping[str, bool]) -> Iterator[tuple[F
             continue
         if kept[row["method"]] and row["by"] == "size" and row["lowest"] < NEAR_ZERO_RMSES * errors[place]:
             continue
-        limit = max(MATERIAL * float(np.sqrt(variances[place])), MIN_MATERIAL_BIAS)
+        limit = max(MATERIAL_BIAS_DEVIATIONS * float(np.sqrt(variances[place])), MIN_MATERIAL_BIAS)
         yield (
             _flag("bias", row, limit, _bias_sentence(row, limit)),
             abs(row["value"]) - limit,
@@ -97,7 +97,7 @@ def _bias(rows: Sequence[Mapping], kept: Mapping[str, bool]) -> Iterator[tuple[F
 def _coverage(rows: Sequence[Mapping], intervals: Mapping[str, float]) -> Iterator[tuple[Flag, float, int]]:
     for row in rows:
         if row["statistic"] == "coverage":
-            limit = intervals[row["about"]] - SHORT
+            limit = intervals[row["about"]] - MATERIAL_COVERAGE_SHORTFALL
             sentence = _coverage_sentence(row, intervals[row["about"]])
             yield _flag("coverage", row, limit, sentence), limit - row["value"], row["replicates"]
 

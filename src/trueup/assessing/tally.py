@@ -140,7 +140,7 @@ COVERAGE, LENGTH, SIDE, RANK = "coverage", "length", "wrong side", "wrong rank"
 MISSED = "missed by parts"
 RATIO = " of the ratio"
 """Ends the names of statistics of the ratio of two linked tables."""
-RANKED = 5000
+MAX_RANKED_COUNTS = 5000
 """Ranks are compared in tables of at most so many counts."""
 
 
@@ -170,9 +170,9 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
-            _added(self.cells, other.cells),
-            _added(self.classes, other.classes),
-            _added(self.blocks, other.blocks),
+            _sum_by_key(self.cells, other.cells),
+            _sum_by_key(self.classes, other.classes),
+            _sum_by_key(self.blocks, other.blocks),
             self.counts + other.counts,
             self.kept + other.kept,
         )
@@ -183,7 +183,7 @@ class Tally:
         return self.cells[ERROR].count
 
 
-def _added(one: Mapping, other: Mapping) -> dict:
+def _sum_by_key(one: Mapping, other: Mapping) -> dict:
     return {key: one[key] + other[key] for key in one}
 
 
@@ -236,7 +236,7 @@ def _claims(
         yield (LENGTH, rule), np.subtract(high, low)
     for name, limit in thresholds.items():
         yield (SIDE, name), (counts >= limit) != (truth >= limit)
-    if 1 < truth.size <= RANKED:
+    if 1 < truth.size <= MAX_RANKED_COUNTS:
         yield (RANK, ""), _ranks(counts) != _ranks(truth[None])
 
 

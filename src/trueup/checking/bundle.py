@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from trueup.checking import Check, promised
 from trueup.errors import BundleError, TrueupError
 from trueup.files.database import connect
-from trueup.files.memory import PROCESS, memory_text
+from trueup.files.memory import PROCESS_BYTES, memory_text
 from trueup.io.bundle.manifest import (
     altered,
     digest,
@@ -112,7 +112,7 @@ def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int
     from trueup.checking.streamed import Files
 
     refuse_beyond(folder, memory, each=0)
-    limit = MEMORY_BYTES if memory is None else max(memory - PROCESS, PROCESS // 10)
+    limit = MEMORY_BYTES if memory is None else max(memory - PROCESS_BYTES, PROCESS_BYTES // 10)
     with (
         tempfile.TemporaryDirectory() as spill,
         connect(folders=[folder / "public"], memory_limit=f"{limit}B", temp_directory=spill) as connection,
@@ -122,7 +122,7 @@ def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int
                 yield Check(rule, holds, where)
         except duckdb.OutOfMemoryException:
             raise BundleError(
-                f"'{folder}' needs more memory than {memory_text(limit + PROCESS)}, or more disk for what does not fit",
+                f"'{folder}' needs more memory than {memory_text(limit + PROCESS_BYTES)}, or more disk for what does not fit",
                 remedy="raise --memory, or free space in the folder of temporary files (TMPDIR)",
             ) from None
         except duckdb.Error as error:

@@ -95,7 +95,7 @@ def init(
     from trueup.ledger.state import parse_caps
 
     caps, analysts = parse_caps(cap)
-    terms = _terms(unit, neighbours, checks, listed, geography, renews, series, public_keys or [])
+    terms = _terms_of_options(unit, neighbours, checks, listed, geography, renews, series, public_keys or [])
     ledger = Ledger.create(url, keeper_folder())
     if sign:
         ledger.sign()
@@ -131,7 +131,7 @@ def grant(
     print(f"'{analyst}' may draw from this ledger in that name, and declares nothing.")
 
 
-def _terms(
+def _terms_of_options(
     unit: str | None,
     neighbours: Any,
     checks: int | None,
@@ -142,7 +142,7 @@ def _terms(
     public: Sequence[str] = (),
 ) -> Any:
     """Return the terms that options state; None if they state none."""
-    from trueup.ledger.request import CHECKS, Terms
+    from trueup.ledger.request import DEFAULT_UNLISTED_RULES, Terms
     from trueup.model.problem import public_cells
     from trueup.model.spec import load_spec
 
@@ -160,7 +160,7 @@ def _terms(
     terms = Terms(
         unit,
         neighbours,
-        checks=CHECKS if checks is None else checks,
+        checks=DEFAULT_UNLISTED_RULES if checks is None else checks,
         renews=renews,
         series=series,
         public=tuple(public),

@@ -133,7 +133,7 @@ def infer_command(
     as_json: AsJson = False,
 ) -> None:
     """Draw the posterior of the true counts from a bundle, published measurements or perturbed tables."""
-    from trueup.files.memory import CELL, PROCESS, refuse_needed
+    from trueup.files.memory import BYTES_PER_CELL, PROCESS_BYTES, refuse_needed
     from trueup.files.target import refuse_occupied
     from trueup.inferring import infer as run
     from trueup.inferring import tiered
@@ -156,7 +156,7 @@ def infer_command(
         return
     unused = {"--summaries-alone": summaries_alone, "--log": log}
     refuse_idle(unused | {"--take-over": take_over}, "--engine", engine)
-    limit, each = memory_limit(memory), CELL + (8 * draws if within is None else 0)
+    limit, each = memory_limit(memory), BYTES_PER_CELL + (8 * draws if within is None else 0)
     bundle = source if source is not None and source.is_dir() else None
     if bundle is not None:
         _refuse_inside(bundle, out)
@@ -169,7 +169,7 @@ def infer_command(
         inferred = read_periods(bundle, measurements, later)
         spec, measurements = None, link_periods(inferred)[0]
     if bundle is None:
-        refuse_needed(f"'{perturbed or source}'", PROCESS + each * measurements.cells.n, limit)
+        refuse_needed(f"'{perturbed or source}'", PROCESS_BYTES + each * measurements.cells.n, limit)
     if estimates is not None:
         _refuse_estimates(spec, estimates, census=is_census_file(source, given))
     # What is wrong in these is said now, not after the minutes that drawing may take.

@@ -170,7 +170,7 @@ def _print_next_steps(
 
 
 Ask = Callable[[str | None, str, str], str]
-FINE = 1_000_000
+MAX_CELLS_TRIED_OUT = 1_000_000
 """Cells up to which a draft is tried out."""
 
 
@@ -240,7 +240,7 @@ def _refuse_what_does_not_run(spec: Any, places: Any) -> None:
     from trueup.releasing.explain import explain
 
     problem = Problem.of(spec, places)
-    if problem.cells.n <= FINE:
+    if problem.cells.n <= MAX_CELLS_TRIED_OUT:
         explain(problem, simulate=False)
 
 

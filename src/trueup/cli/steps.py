@@ -81,7 +81,7 @@ def explain_command(
 
 def _show(plan, *, quick: bool) -> None:
     from trueup.model.records.expected_errors import CONFIDENCES
-    from trueup.releasing.explain import EXCEEDED
+    from trueup.releasing.explain import TAIL_PROBABILITY
 
     print(plan.title)
     print(f"Structure: {plan.structure}, {plan.cells} finest cells. Method: {plan.method['method']}.")
@@ -96,7 +96,7 @@ def _show(plan, *, quick: bool) -> None:
         for t in plan.tails
     ]
     print_table(
-        f"What the noise of a count exceeds with a probability of at most {EXCEEDED:.0%}",
+        f"What the noise of a count exceeds with a probability of at most {TAIL_PROBABILITY:.0%}",
         ["query", "table", "law", "counts", "figure"],
         tails,
     )

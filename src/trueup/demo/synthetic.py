@@ -65,7 +65,7 @@ def _population(rng: np.random.Generator, tract_of: NDArray[np.int64]) -> NDArra
     return np.floor(occupied * density * rng.lognormal(3.3, 1.1, BLOCKS)).astype(np.int64)
 
 
-STEP = 1 / 96
+BORDER_SPACING = 1 / 96
 """Spacing of the grid along which borders run; they bend only between its points, so neighbours share every point."""
 Box = tuple[float, float, float, float]
 """Left, bottom, right, top."""
@@ -148,4 +148,8 @@ def _bent(box: Box) -> NDArray[np.float64]:
 
 
 def _interpolated(low: float, high: float) -> NDArray[np.float64]:
-    return np.r_[low, STEP * np.arange(np.floor(low / STEP) + 1, np.ceil(high / STEP)), high]
+    return np.r_[
+        low,
+        BORDER_SPACING * np.arange(np.floor(low / BORDER_SPACING) + 1, np.ceil(high / BORDER_SPACING)),
+        high,
+    ]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError, ResourceError
 from trueup.files import COUNT, Columns, is_csv, is_parquet, is_zst
-from trueup.files.values import OBJECT, as_text
+from trueup.files.values import BYTES_PER_PYTHON_TEXT, as_text
 
 ROW = "trueup_row"
 """Name of the column with the numbers of rows, where a query needs them."""
@@ -246,7 +246,7 @@ def text_columns(
     found: Columns = {}
     for same in alike.values():
         held, *_ = [pieces.pop(name) or [np.zeros(0, object)] for name in same]
-        narrow = all(piece.itemsize <= 4 * OBJECT for piece in held)
+        narrow = all(piece.itemsize <= 4 * BYTES_PER_PYTHON_TEXT for piece in held)
         found |= dict.fromkeys(same, np.concatenate(held if narrow else [p.astype(object) for p in held]))
     return found
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from trueup.digits import to_digits
 from trueup.errors import SpecError, TrueupError
 
-PROCESS = 350_000_000
+PROCESS_BYTES = 350_000_000
 """Bytes of a process that has loaded everything and holds nothing."""
-CELL = 100
+BYTES_PER_CELL = 100
 """About how many bytes a problem that memory holds as a whole needs for each of its cells."""
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
     f"{letter}iB".upper(): 1024**power for power, letter in enumerate("KMGT", 1)

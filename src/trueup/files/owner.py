@@ -6,7 +6,7 @@ leaves a second file when it goes. The last record without one is that of the ow
 
 - a process of this machine that has ended is dead, and is followed at once;
 - another machine's is taken for alive while it gives signs of life, by the file server's clock. If it has given none for
-  `SILENCE` seconds, people must say that it is dead: only with `take_over` is it followed.
+  `MAX_SILENCE_SECONDS` seconds, people must say that it is dead: only with `take_over` is it followed.
 
 Who was followed while it slept finds a later record, and goes no further.
 """
@@ -27,9 +27,9 @@ from typing import Any
 from trueup.errors import BusyError
 from trueup.files.writing import to_disk
 
-BEAT = 15.0
+SECONDS_BETWEEN_SIGNS_OF_LIFE = 15.0
 """Seconds between two signs of life."""
-SILENCE = 120.0
+MAX_SILENCE_SECONDS = 120.0
 """Seconds without one after which an owner may be dead."""
 _OVER = ".over"
 
@@ -64,7 +64,7 @@ class Owner:
             )
 
     def _live(self, over: threading.Event) -> None:
-        while not over.wait(BEAT):
+        while not over.wait(SECONDS_BETWEEN_SIGNS_OF_LIFE):
             with suppress(OSError):
                 os.utime(self.path)
 
@@ -148,10 +148,10 @@ def _refuse_living(owner: Owner, take_over: bool) -> None:
             return
         raise BusyError(f"{who} works on '{owner.folder}'", remedy="wait until it ends, or end it")
     silent = _silence(owner.path)
-    if silent < SILENCE:
+    if silent < MAX_SILENCE_SECONDS:
         raise BusyError(
             f"{who} works on '{owner.folder}'; it last reported {silent:.0f} s ago",
-            remedy=f"wait until it ends, or end it and try again after {SILENCE:.0f} s",
+            remedy=f"wait until it ends, or end it and try again after {MAX_SILENCE_SECONDS:.0f} s",
         )
     if not take_over:
         raise BusyError(

@@ -92,7 +92,7 @@ def claimed(target: Path) -> Iterator[None]:
     _refuse_orphan(target)
     path = _claim_of(target)
     try:
-        handle = _locked(path, time.monotonic() + PATIENCE)
+        handle = _locked(path, time.monotonic() + MAX_CLAIM_SECONDS)
     except OSError as error:
         raise ResourceError(
             f"cannot create a folder beside '{target}': {error.strerror}", remedy="check permissions"
@@ -126,7 +126,7 @@ def is_claimed(target: Path) -> bool:
         os.close(handle)
 
 
-PATIENCE = 1.0
+MAX_CLAIM_SECONDS = 1.0
 """Seconds for which a claim is tried: whoever looks whether a run is alive holds its lock for an instant."""
 
 

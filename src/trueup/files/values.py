@@ -18,7 +18,7 @@ from trueup.files import Source
 
 Where = Callable[[int], str]
 """Says where the row of a position (from 0) stands, since what it holds may be confidential."""
-FIRST = 5
+MAX_NAMED_ROWS = 5
 """Rows at fault that a message names."""
 
 
@@ -47,11 +47,11 @@ def rows_at(where: Where, at: NDArray[np.int64] | Sequence[int]) -> str:
     """
     if len(at) == 1 or not isinstance(where, Numbered):
         return where(int(at[0]))
-    named = list(dict.fromkeys(where(int(row)) for row in at[:FIRST]))
-    if len(named) < min(len(at), FIRST):
+    named = list(dict.fromkeys(where(int(row)) for row in at[:MAX_NAMED_ROWS]))
+    if len(named) < min(len(at), MAX_NAMED_ROWS):
         return named[0]
-    if len(at) > FIRST:
-        return f"{', '.join(named)} and {len(at) - FIRST:,} more"
+    if len(at) > MAX_NAMED_ROWS:
+        return f"{', '.join(named)} and {len(at) - MAX_NAMED_ROWS:,} more"
     return f"{', '.join(named[:-1])} and {named[-1]}"
 
 
@@ -185,7 +185,7 @@ def is_missing(value: Any) -> bool:
     return value is None or not isinstance(itself, bool | np.bool_) or not itself or value == ""
 
 
-OBJECT = 65
+BYTES_PER_PYTHON_TEXT = 65
 """Bytes that a text of its own takes besides its characters."""
 
 
@@ -207,7 +207,7 @@ def as_text(values: Iterable[Any]) -> NDArray:
     if any(type(value) is not str for value in texts):
         texts = ["" if is_missing(value) else str(value) for value in texts]
     lengths = list(map(len, texts))
-    if 4 * max(lengths, default=0) * len(texts) <= 2 * (OBJECT * len(texts) + sum(lengths)):
+    if 4 * max(lengths, default=0) * len(texts) <= 2 * (BYTES_PER_PYTHON_TEXT * len(texts) + sum(lengths)):
         return np.array(texts, dtype=str)
     objects = np.empty(len(texts), dtype=object)
     objects[:] = texts

@@ -138,9 +138,9 @@ def _sheet_columns(path: Path, rows: list[list[Any]]) -> dict[str, NDArray]:
     return {name: np.array([row[k] for row in body], dtype=object) for name, k in zip(header, at)}
 
 
-BATCH = 1 << 14
+ROWS_PER_WRITE = 1 << 14
 """Rows that are written at a time."""
-LONGEST_TEXT = 32_767
+MAX_CELL_CHARACTERS = 32_767
 """Characters of a cell."""
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _LIKE_AN_ESCAPE = re.compile("_(?=x[0-9A-Fa-f]{4}_)")  # which Excel would read as a character
@@ -217,11 +217,11 @@ def _sheet(sheet: Sheet) -> Iterator[str]:
     cells = [_text_cell(_TEXT) if name in sheet.text else "%s" for name in sheet.columns]
     row = f"<row>{''.join(cells)}</row>"
     size = len(next(iter(sheet.columns.values()), ()))
-    for start in range(0, size, BATCH):
+    for start in range(0, size, ROWS_PER_WRITE):
         some = [
-            escaped(column[start : start + BATCH])
+            escaped(column[start : start + ROWS_PER_WRITE])
             if name in sheet.text
-            else _number_cells(column[start : start + BATCH])
+            else _number_cells(column[start : start + ROWS_PER_WRITE])
             for name, column in sheet.columns.items()
         ]
         yield "".join(map(row.__mod__, zip(*some, strict=True)))
@@ -241,7 +241,7 @@ def escaped(texts: Sequence[Any] | NDArray) -> list[str]:
     ['a &amp; b', '&lt;r&gt;', 'x\\ufffd']
     """
     plain = [_NOT_IN_XML.sub("\ufffd", text) for text in map(str, np.asarray(texts, dtype=object).tolist())]
-    whole = str(escape("\0".join(text[:LONGEST_TEXT] for text in plain)))
+    whole = str(escape("\0".join(text[:MAX_CELL_CHARACTERS] for text in plain)))
     return _LIKE_AN_ESCAPE.sub("_x005F_", whole).split("\0") if plain else []
 
 

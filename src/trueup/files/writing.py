@@ -212,7 +212,7 @@ def write_csv(
         _write(path, columns, writer, "write_csv", select, header=True)
 
 
-FEW_TEXTS = 1 << 17
+MAX_DICTIONARY_TEXTS = 1 << 17
 """Different texts up to which every group of a file's rows may hold a list of all."""
 
 
@@ -242,7 +242,7 @@ def hold_keys(connection: Any, keys: Mapping[str, NDArray]) -> dict[str, str]:
         connection.execute(
             "CREATE OR REPLACE TEMP TABLE texts AS SELECT DISTINCT text FROM key WHERE text IS NOT NULL"
         )
-        few = 0 < connection.execute("SELECT count(*) FROM texts").fetchall()[0][0] <= FEW_TEXTS
+        few = 0 < connection.execute("SELECT count(*) FROM texts").fetchall()[0][0] <= MAX_DICTIONARY_TEXTS
         if few:
             connection.execute(f"CREATE TYPE text_{k} AS ENUM (SELECT text FROM texts ORDER BY text)")
         kind = f"text_{k}" if few else "VARCHAR"

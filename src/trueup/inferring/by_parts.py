@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.files.memory import CELL, PROCESS, refuse_needed, return_freed
+from trueup.files.memory import BYTES_PER_CELL, PROCESS_BYTES, refuse_needed, return_freed
 from trueup.files.owner import owning
 from trueup.files.target import refuse_occupied
 from trueup.files.writing import staged, write_whole, writing
@@ -54,7 +54,7 @@ from trueup.planning import AreaTable
 from trueup.run import Deadline, Executor
 from trueup.run.parts import KeptExecutor
 
-TOGETHER = 16
+PARTS_PER_TASK = 16
 """Parts of the tree that a worker looks at or solves at a time."""
 START_SECONDS, PRODUCT_SECONDS, NODE_SECONDS, DRAW_SECONDS = 5.0, 2.5e-10, 4e-5, 2e-7
 """Seconds of a processor to estimate the prior, and for each product of one pass up, each node, and each draw of a cell."""
@@ -85,9 +85,9 @@ class Prediction(NamedTuple):
         seconds = START_SECONDS + PRODUCT_SECONDS * pass_cost(state.child_ptr, *windows)
         seconds += NODE_SECONDS * nodes + DRAW_SECONDS * draws * cells
         keys = sum(column.nbytes for held in state.problem.nested.cells.tree.keys for column in held.values())
-        drawn = workers * (DRAWN_BYTES + (PROCESS if workers > 1 else 0)) + NODE_BYTES * nodes
-        memory = PROCESS + keys + max(drawn, TABLE_BYTES * nodes)
-        return cls(seconds, memory, ROW_BYTES * draws * cells + CELL * nodes)
+        drawn = workers * (DRAWN_BYTES + (PROCESS_BYTES if workers > 1 else 0)) + NODE_BYTES * nodes
+        memory = PROCESS_BYTES + keys + max(drawn, TABLE_BYTES * nodes)
+        return cls(seconds, memory, ROW_BYTES * draws * cells + BYTES_PER_CELL * nodes)
 
 
 def infer_by_parts(
@@ -141,7 +141,7 @@ def infer_by_parts(
     refuse_method(chosen, inference_misfit(chosen, constraints, measured))
     instead = {} if "prior" in entry else prior_instead(chosen, constraints, measured)
     used, repeated = measured_once(measured)
-    cut = _cut(chosen, constraints, used)
+    cut = _part_problem(chosen, constraints, used)
     expected = cut.expected(draws, executor.workers)
     hours, disk = expected.core_seconds / 3600, expected.disk / 1e9
     announce(tell, f"about {hours:.2g} core-hours and {disk:.2g} GB of disk")
@@ -151,7 +151,7 @@ def infer_by_parts(
     with _run_folder(out, take_over) as run:
         rng, kept = measured.rng(), KeptExecutor(executor, run)
         tables = WantedTables(measured, draws, level, wanted, keep_draws)
-        written = cut.solved(tables, rng, tell, replace(kept, together=TOGETHER))
+        written = cut.solved(tables, rng, tell, replace(kept, together=PARTS_PER_TASK))
         with staged(out) as folder:
             drawn = written.write(folder, kept, rng, tell)
             doubts = chosen.doubt(constraints, used.headers), *getattr(measured.spec, "noted", ())
@@ -209,7 +209,7 @@ class LargeHistogram:
         part = PART_BYTES[0] + PART_BYTES[1] * draws
         values = VALUE_BYTES * sum(map(len, self.cut.values))
         above = 8 * draws * self.cut.columns * self.cut.cells.tree.sizes[self.cut.level]
-        memory = PROCESS * (1 + (workers if workers > 1 else 0)) + workers * self.cut.largest * part
+        memory = PROCESS_BYTES * (1 + (workers if workers > 1 else 0)) + workers * self.cut.largest * part
         return Prediction(seconds, memory + PLACE_BYTES * nodes + values + above, ROW_BYTES * draws * n)
 
     def solved(self, wanted: WantedTables, *_: object) -> WrittenHistogram:
@@ -227,7 +227,7 @@ class LargeFamily:
         """Return the predicted cost of the parts, from their cells; chains above them end when they are long enough."""
         n, largest = self.cut.cells.n, int(self.cut.part_cells(self.cut.level).max())
         seconds = START_SECONDS + FAMILY_SECONDS * n * draws
-        memory = PROCESS * (1 + (workers if workers > 1 else 0)) + 3 * 8 * draws * n
+        memory = PROCESS_BYTES * (1 + (workers if workers > 1 else 0)) + 3 * 8 * draws * n
         part = PART_BYTES[0] + 2 * 8 * draws
         return Prediction(seconds, memory + workers * largest * part, 2 * ROW_BYTES * draws * n)
 
@@ -236,7 +236,7 @@ class LargeFamily:
         return WrittenFamily(**vars(wanted), cut=self.cut)
 
 
-def _cut(
+def _part_problem(
     chosen: InferenceMethod, constraints: Constraints, used: Measurements
 ) -> LargeTree | LargeHistogram | LargeFamily:
     """Return the problem to cut into parts; refuse methods that do not infer by parts."""

@@ -271,9 +271,9 @@ class Verdict:
         self.passed = self.passed and len(bad) <= (1 - MIN_SUFFICIENT_SHARE) * len(ess)
         common = np.quantile(ess, 1 - MIN_SUFFICIENT_SHARE, method="inverted_cdf")
         self.lacking = max(self.lacking, MIN_EFFECTIVE_SIZE / max(float(common), 1.0))
-        first = bad[np.argsort(ess[bad])[:NAMED]]
+        first = bad[np.argsort(ess[bad])[:MAX_NAMED_COUNTS]]
         found = [*self.named, *((float(ess[i]), label(int(i))) for i in first)]
-        self.named = tuple(sorted(found)[:NAMED])
+        self.named = tuple(sorted(found)[:MAX_NAMED_COUNTS])
 
     @property
     def found(self) -> dict[str, Any]:
@@ -290,5 +290,5 @@ class Verdict:
         }
 
 
-NAMED = 5
+MAX_NAMED_COUNTS = 5
 """Counts that fall short and are named."""

@@ -34,15 +34,15 @@ from trueup.model.prior import Hierarchical
 from trueup.run import Deadline, cores
 from trueup.version import __version__
 
-ESS = 400.0
+MIN_EFFECTIVE_SAMPLE_SIZE = 400.0
 """Effective size of every watched number at which chains are not made longer."""
 MIN_DIAGNOSED_DRAWS = 1000
 """Draws that the diagnostics rest on, at least."""
-AWAY = 1.0
+START_NOISE_DEVIATIONS = 1.0
 """Noise added to the noisy values at the starts of chains, in its own standard deviations, so that chains start apart."""
-CHUNK = 1 << 22
+MAX_DRAWS_DIAGNOSED_AT_ONCE = 1 << 22
 """Draws of counts that are diagnosed at a time."""
-LISTENING = 0.2
+SECONDS_BETWEEN_INTERRUPT_CHECKS = 0.2
 """Seconds between two looks at an interruption."""
 
 
@@ -120,7 +120,7 @@ def _listen(running: list[Future], done: Sequence[int], of: int, tell: Progress,
     """Wait for chains, and report progress at every twentieth of the run."""
     told = 0
     while True:
-        finished, left = wait(running, timeout=LISTENING)
+        finished, left = wait(running, timeout=SECONDS_BETWEEN_INTERRUPT_CHECKS)
         for each in finished:
             each.result()
         if not left or sum(done) >= told + of / 20:
@@ -134,7 +134,7 @@ def _listen(running: list[Future], done: Sequence[int], of: int, tell: Progress,
 
 def diagnosed_in_pieces(values: NDArray) -> tuple[NDArray, NDArray]:
     """Return R-hat and effective sample sizes of draws `(chains, draws, k)`, computed in pieces to save memory."""
-    step = max(1, CHUNK // (values.shape[0] * values.shape[1]))
+    step = max(1, MAX_DRAWS_DIAGNOSED_AT_ONCE // (values.shape[0] * values.shape[1]))
     found = [diagnose(values[:, :, i : i + step]) for i in range(0, values.shape[2], step)]
     r_hat, ess = (np.concatenate(part) for part in zip(*found))
     return r_hat, ess

@@ -52,9 +52,9 @@ COUNTS_DRAWN_AT_ONCE = 1 << 26
 DRAWS_AT_ONCE = 1000
 PRIOR_DEPTH_NATS = 30.0
 """Log mass below its peak at which the table of a prior ends that goes on for ever: such a window is open anyway."""
-PART = 1 << 18
+MAX_PART_NODES = 1 << 18
 """Most nodes of a part of a tree that is solved in parts."""
-SAMPLED = 1 << 20
+MAX_SAMPLED_CELLS = 1 << 20
 """Finest cells whose marginals a prior is estimated from."""
 
 
@@ -159,7 +159,7 @@ class ClosedTree:
         assert isinstance(prior, FittedMasses)
         found = np.zeros(kinds * counts)
         every = len(self._edges) - 1
-        step = max(1, -(-self.problem.nested.cells.n // SAMPLED))
+        step = max(1, -(-self.problem.nested.cells.n // MAX_SAMPLED_CELLS))
         for at in range(0, every, min(step, every)):
             if (part := self._part(at)) is None:
                 return None
@@ -178,8 +178,8 @@ class ClosedTree:
         """Return the cut of a large tree, or None if the prior varies among cells in a way that prevents cutting."""
         nested = self.problem.nested
         alike = isinstance(self.prior, Flat | Bounded | Masses | FittedMasses)
-        large = nested.level_ptr[-1] > PART and alike
-        return partition_tree(nested.child_ptr, nested.level_ptr, PART) if large else None
+        large = nested.level_ptr[-1] > MAX_PART_NODES and alike
+        return partition_tree(nested.child_ptr, nested.level_ptr, MAX_PART_NODES) if large else None
 
     @property
     def _edges(self) -> Integers:

@@ -30,7 +30,7 @@ from trueup.kernel.table_walks.moves import (
 from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Cells
 
-SLACK = 1e-6
+ROW_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,9 @@ class IndependentPart:
     def tables(self, most: int) -> NDArray[np.int64] | None:
         """List all tables `(t, k)` that satisfy the exact rows; return None if there are more than `most`."""
         matrix, low, high = self.limits
-        return enumerate_fibre(matrix, low - SLACK, high + SLACK, (self.box[0], self.box[1]), most)
+        return enumerate_fibre(
+            matrix, low - ROW_TOLERANCE, high + ROW_TOLERANCE, (self.box[0], self.box[1]), most
+        )
 
 
 def components(problem: RowProblem) -> list[IndependentPart]:

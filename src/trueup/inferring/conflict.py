@@ -9,7 +9,7 @@ statistic s Markov's inequality gives
 
 which is known, because the noise's law is. The statistics are the absolute value of the sum of all residuals, the sum
 of their absolute values, and the largest one. All of this holds as well for the mean of any number of posterior draws
-in the place of the exact one: each `y - draw` has the law of the noise. Where a bound is below `LIMIT`, divided among
+in the place of the exact one: each `y - draw` has the law of the noise. Where a bound is below `ALARM_PROBABILITY`, divided among
 all statistics, the measurements are further from the posterior than they can be by chance if the truth follows the
 prior: the two conflict. Under the prior that happens once in a thousand records at most. A prior that is improper has
 no such truth; the same limits are applied to it.
@@ -49,7 +49,7 @@ from trueup.model.records.posterior import Posterior
 from trueup.noise.law import Law
 
 Reals = NDArray[np.float64]
-LIMIT = 1e-3
+ALARM_PROBABILITY = 1e-3
 """Probability of an alarm where the truth follows the prior, at most, over all levels and statistics together."""
 TABULATED_DEVIATIONS, POINTS = 60.0, 4000
 """Standard deviations up to which a law is tabulated, and about how many points."""
@@ -112,7 +112,7 @@ def inconsistencies(measured: Measurements, posterior: Posterior) -> list[Incons
 
         measured = within(measured, Constraints(measured.cells, ()), place)[0]
     shown = _published_numbers(measured)
-    return list(_compared(measured.cells, shown, posterior))
+    return list(_sum_inconsistencies(measured.cells, shown, posterior))
 
 
 class _Numbers(NamedTuple):
@@ -137,7 +137,9 @@ def _published_numbers(measured: Measurements) -> dict[Margin, _Numbers]:
     return found
 
 
-def _compared(cells: Cells, shown: dict[Margin, _Numbers], posterior: Posterior) -> Iterator[Inconsistency]:
+def _sum_inconsistencies(
+    cells: Cells, shown: dict[Margin, _Numbers], posterior: Posterior
+) -> Iterator[Inconsistency]:
     draws = posterior.draws.reshape(-1, cells.n)[:DRAWS]
     moments = {margin: _change_moments(cells, margin, numbers, draws) for margin, numbers in shown.items()}
     for total, coarse in shown.items():
@@ -201,7 +203,7 @@ def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | No
     noisy = [(header, np.asarray(values, float)) for header, values in checked]
     if not noisy:
         return None
-    limit = np.log(LIMIT / max(3 * len(noisy), 1))
+    limit = np.log(ALARM_PROBABILITY / max(3 * len(noisy), 1))
     found = []
     for header, values in noisy:
         residuals = _residuals(measured, header, values, drawn)

@@ -41,7 +41,7 @@ MOST_TABLES = 2000
 """Tables of a piece up to which a search joins them."""
 MOST_ENTRIES = 1 << 23
 """Rows times cells of a piece up to which it is looked at."""
-SLACK = 1e-6
+ROW_TOLERANCE = 1e-6
 SINGLE_STEPS = 0
 """The pattern of steps of one cell, which comes first."""
 
@@ -140,7 +140,7 @@ def _denominator(row: NDArray[np.float64]) -> int:
 def _connected(rows: _Rows, own: NDArray, shape: tuple[int, ...], moves: Moves):
     """Return vectors `(v, k)` and patterns that connect all tables of a piece, or None if no proof is found."""
     none = np.zeros((0, len(own)), np.int64)
-    equal = rows.high - rows.low <= 2 * SLACK
+    equal = rows.high - rows.low <= 2 * ROW_TOLERANCE
     if _through_a_corner(rows):
         return none, [SINGLE_STEPS]
     if len(own) > MAX_PIECE_CELLS:
@@ -166,7 +166,7 @@ def _through_a_corner(rows: _Rows) -> bool:
     for corner in rows.box:
         if one_way.all() and np.isfinite(corner).all():
             at = rows.matrix @ corner
-            if (rows.low - SLACK <= at).all() and (at <= rows.high + SLACK).all():
+            if (rows.low - ROW_TOLERANCE <= at).all() and (at <= rows.high + ROW_TOLERANCE).all():
                 return True
     return False
 
@@ -190,13 +190,13 @@ def _listed_or_none(rows: _Rows, graver):
 def _two_way_tables(rows: _Rows):
     matrix = scipy.sparse.csr_array(rows.matrix.astype(float))
     return enumerate_fibre(
-        matrix, rows.low - SLACK, rows.high + SLACK, (rows.box[0], rows.box[1]), MOST_TABLES
+        matrix, rows.low - ROW_TOLERANCE, rows.high + ROW_TOLERANCE, (rows.box[0], rows.box[1]), MOST_TABLES
     )
 
 
 def _basis(rows: _Rows):
     """Return a reduced basis of the changes that keep every equality; empty if the piece is too large."""
-    equal = rows.high - rows.low <= 2 * SLACK
+    equal = rows.high - rows.low <= 2 * ROW_TOLERANCE
     k = rows.matrix.shape[1]
     if k > MAX_PIECE_CELLS or not equal.any():
         return np.zeros((0, k), np.int64)

@@ -25,9 +25,9 @@ from trueup.model.linear_system import RowBlock, contradiction, margin_rows, pol
 from trueup.model.records.measurements import Measurements
 from trueup.noise.law import NO_LIMIT
 
-SEARCHED = 1500
+MAX_ROWS_SEARCHED_FOR_SMALLEST = 1500
 """Rows up to which the smallest set of all is searched for."""
-COUNTABLE = 10_000
+MAX_INTERVAL_END = 10_000
 """Ends of intervals up to which the solver's tolerance (1e-6) cannot take a multiplier for none."""
 LARGEST_MULTIPLIER = 16.0
 SECONDS = 20.0
@@ -70,7 +70,10 @@ def contradicting_values(measured: Measurements, constraints: Constraints) -> In
         [label for block in blocks for label in block.labels],
     )
     ends = (abs(end[np.isfinite(end)]) for end in (rows.low, rows.high))
-    every = len(rows.labels) <= SEARCHED and max(end.max(initial=0) for end in ends) < COUNTABLE
+    every = (
+        len(rows.labels) <= MAX_ROWS_SEARCHED_FOR_SMALLEST
+        and max(end.max(initial=0) for end in ends) < MAX_INTERVAL_END
+    )
     at, proved = _smallest(rows) if every else (_irreducible(rows, _certificate(rows)), False)
     if len(at):
         coded = any("' from " in rows.labels[k] for k in at)

@@ -31,14 +31,14 @@ from trueup.model.nested import canonical, nesting
 from trueup.noise.law import NO_LIMIT, Law
 
 Reals = NDArray[np.float64]
-SIZE = 2.0
+GAMMA_SHAPE = 2.0
 SMALLEST_MEAN, RATIO = 0.02, 1.4
 MAX_EM_STEPS, EM_TOLERANCE = 400, 1e-7
 LARGEST_COUNT = 1 << 20
 """Largest count of a table of masses."""
 COUNT_FACTOR = 10
 """Largest hidden count, as a multiple of the largest count that values allow or of the average that sums ask for."""
-REFITTED = 5
+MAX_REFITS = 5
 """Most refits of the prior to the posterior under the last fit."""
 
 
@@ -69,7 +69,7 @@ def estimated_prior(problem: TreeProblem, values: NDArray) -> FittedMasses:
     """Estimate the prior from all values `(q,)` of a tree."""
     mixture = fitted_mixture(problem.nested.cells, problem.headers, problem.parts(values))
     closed = ClosedTree.of(problem, values, mixture.masses)
-    for _ in range(REFITTED):
+    for _ in range(MAX_REFITS):
         if closed is None or (expected := closed.histogram(*mixture.masses.log.shape)) is None:
             break
         mixture = mixture.refitted(expected)
@@ -102,7 +102,7 @@ def fitted_mixture(cells: Cells, headers: Sequence[Measured], parts: Sequence[ND
         The finest cells, and the measured values of each header.
     """
     each = cells.n // cells.shape[0]
-    seen = _finest(cells, headers, parts)
+    seen = _finest_measurements(cells, headers, parts)
     if not seen:
         raise SpecError(
             "prior 'estimated' cannot be estimated: no count of a finest cell is published",
@@ -120,7 +120,7 @@ def fitted_mixture(cells: Cells, headers: Sequence[Measured], parts: Sequence[ND
     return FittedMixture(weights, components, np.arange(cells.n) % each)
 
 
-def _finest(
+def _finest_measurements(
     cells: Cells, headers: Sequence[Measured], parts: Sequence[NDArray]
 ) -> list[tuple[Any, NDArray, NDArray, int]]:
     """Return law, cells, values and largest possible count of every header that measures finest cells."""
@@ -172,8 +172,13 @@ def _components(counts: NDArray[np.int64]) -> Reals:
 
     top = max(float(counts[-1]), 1.0)
     means = SMALLEST_MEAN * RATIO ** np.arange(int(np.log(top / SMALLEST_MEAN) / np.log(RATIO)) + 2)
-    p = means[:, None] / (means[:, None] + SIZE)
-    log = gammaln(counts + SIZE) - gammaln(counts + 1.0) + counts * np.log(p) + SIZE * np.log1p(-p)
+    p = means[:, None] / (means[:, None] + GAMMA_SHAPE)
+    log = (
+        gammaln(counts + GAMMA_SHAPE)
+        - gammaln(counts + 1.0)
+        + counts * np.log(p)
+        + GAMMA_SHAPE * np.log1p(-p)
+    )
     mass = np.vstack([counts == 0, np.exp(log)])
     return mass / mass.sum(axis=1, keepdims=True)
 

@@ -23,8 +23,8 @@ from trueup.inferring.chain_driver import (
     until_long_enough,
 )
 from trueup.inferring.chains import (
-    AWAY,
     MIN_DIAGNOSED_DRAWS,
+    START_NOISE_DEVIATIONS,
     ChainLimit,
     OutOfTimeError,
     diagnosed_in_pieces,
@@ -199,7 +199,7 @@ class _FamilyChains:
             [np.sqrt(h.law.variance) for h in family.headers],
             [family.cells.size(h.margin) for h in family.headers],
         )
-        rows = values + AWAY * spread * rng.normal(size=(method.chains, spread.size))
+        rows = values + START_NOISE_DEVIATIONS * spread * rng.normal(size=(method.chains, spread.size))
         seeds = rng.integers(2**63, size=method.chains, dtype=np.uint64)
         counts, _ = problem.settle(rows, seeds, Settling())
         tables, steps = len(family.cells.tables), family.steps

@@ -40,7 +40,7 @@ from trueup.run import Deadline, runs_of
 Integers = NDArray[np.int64]
 SWEEPS = 20
 """Sweeps of a part's chain from where a draw begins."""
-SMALL = 1 << 14
+MAX_CELLS_PER_PART = 1 << 14
 """Cells below neighbouring places that are one part, and learn together."""
 
 
@@ -232,7 +232,7 @@ class CutFamily(MeasuredRow):
     @cached_property
     def runs(self) -> list[tuple[int, int]]:
         """Return the first place, and the place after the last, of every part."""
-        return runs_of(np.cumsum(self.part_cells(self.level)) - 1, SMALL)
+        return runs_of(np.cumsum(self.part_cells(self.level)) - 1, MAX_CELLS_PER_PART)
 
     def joined(self, above: FamilyCells, top: NDArray, parts: Sequence[NDArray]) -> NDArray:
         """Return draws `(draws, n)` of all tables, put together from those above and those of the parts."""

@@ -40,7 +40,7 @@ MODE_TOLERANCE_SDS, NEARLY = 0.05, 0.1
 """Standard deviations by which the mode may be off: of a whole tree, and of a sample of its families, which is off by more."""
 JOINT_TOLERANCE_COUNT = 10
 """Hyperparameters of more than which the mode is sought only until their root mean square is that near it."""
-VARIED = 16
+MAX_VARIED_HYPERPARAMETERS = 16
 """Hyperparameters up to which the curvature is found by varying each; of more, concentrations alone are varied."""
 HYPERPRIOR_CURVATURE = 0.25
 """About the curvature of the log hyperprior."""
@@ -159,7 +159,7 @@ def noisy_start(theta: Reals, splits: Splits, noisy: Reals, variance: Reals) -> 
 
 def varied(few: Integers, splits: Splits) -> Integers:
     """Return the hyperparameters whose curvature is computed: the `few`, or only their concentrations if there are many."""
-    return few if len(few) <= VARIED else few[few < splits.concentrations]
+    return few if len(few) <= MAX_VARIED_HYPERPARAMETERS else few[few < splits.concentrations]
 
 
 def with_curvature(objective: Objective, mode: Ascent, guess: Reals, few: Integers) -> Estimate:

@@ -37,7 +37,7 @@ from trueup.inferring.chains import (
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce, silent
 from trueup.layouts import refuses_columns
-from trueup.layouts.columns import MOVED, ColumnProblem
+from trueup.layouts.columns import MAX_CELLS_WITH_RATE_MOVES, ColumnProblem
 from trueup.layouts.prior_inputs import numbers_of_places
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
@@ -53,13 +53,13 @@ WARM_UP, THIN = 100, 2
 USUAL_THINNING = 12
 """Sweeps between draws that chains usually need in the end, for the prediction."""
 MOST_THIN = 256
-LENGTHENED = 1.2
+RUN_LENGTH_RATIO = 1.2
 """Ratio of the next run's length to the length that the last run's diagnostics ask for."""
 MANY_DRAWS_BELOW_CELLS = 20_000
 """Cells below which more draws are judged than are asked for."""
 PROBED, TIMED = 20, 200_000
 """Sweeps that are timed for the prediction, at most, and their cells: what takes turns in sweeps, and starting threads, count."""
-QUICK = 15.0
+MAX_LENGTHENING_SECONDS = 15.0
 """Seconds of a processor that making chains longer may take where no tier is asked for."""
 FEW_STEPS, STEPS, SWEEPS = 15_000, 1_500_000, (500, 2000)
 """Steps of places in a sweep below which chains are tried where no tier is asked for; steps of their first run in all, and
@@ -67,11 +67,11 @@ its least and most sweeps."""
 LARGE, MOST_STAGES = 30_000, 3
 """Steps of places in a sweep from which on a draw is kept after each half of a sweep's directions, from twice as many on after
 each third: as many draws take less time, and each says less."""
-ALL = 2
+JUDGED_DRAWS_RATIO = 2
 """Draws of so few cells that are judged for each that is asked for, at first one a sweep: every other one says less."""
 WATCHED, SOME = 1 << 40, 4000
 """Counts of each table that are watched: all, and by the approximate tier so many of the lowest places' at random."""
-SHORT = 2
+CHAINS_ON_LARGE_PROBLEMS = 2
 """Chains of the approximate tier where rates are not moved, and from twice `LARGE` on: fewer and longer ones."""
 MIN_DRAWS = 100
 """Draws of each of these, at least."""
@@ -79,9 +79,9 @@ FEWEST_DRAWS = 25
 """Draws of each chain, at least, of a run that time cuts short."""
 FOR_CHAINS = 0.8
 """Share of the time left that a run which must be cut short is planned for."""
-CHECKED = 30
+MAX_CHECKED_PLACES = 30
 """Places whose posterior the approximate tier is held against chains of their own, at most."""
-LONG = 300.0
+CHECKPOINT_SECONDS = 300.0
 """Seconds that a run is predicted to take from which on it leaves checkpoints."""
 LONGER = "allow more minutes, take the tier 'approximate', or infer a place of its own"
 """Remedy for chains that are too short."""
@@ -189,7 +189,7 @@ class HistogramGibbs(InferenceMethod):
             plan = self.plan(walk, draws).within(deadline)
             plan.refuse(deadline)
             announce(progress, f"{plan.text}; {deadline.in_all(plan.seconds)}")
-            if checkpoint is not None and (plan.seconds > LONG or checkpoint.exists()):
+            if checkpoint is not None and (plan.seconds > CHECKPOINT_SECONDS or checkpoint.exists()):
                 walk.keep = Checkpoint.of(checkpoint, key)
                 announce(progress, f"checkpoints are in '{checkpoint}'; the same command continues from them")
             drawn = self._drawn(walk, plan, draws, rng, progress)
@@ -206,19 +206,25 @@ class HistogramGibbs(InferenceMethod):
             Chains that have run: `seconds` of a processor are those of a sweep of one chain.
         """
         n, steps = walk.problem.cells.n, walk.steps
-        kept = (ALL if n < MANY_DRAWS_BELOW_CELLS else 1) * -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains)
+        kept = (JUDGED_DRAWS_RATIO if n < MANY_DRAWS_BELOW_CELLS else 1) * -(
+            -max(draws, MIN_DIAGNOSED_DRAWS) // self.chains
+        )
         sweeps = int(np.clip(STEPS // steps, *SWEEPS))
         few = steps < FEW_STEPS
-        thin = -(-sweeps // kept) if few else THIN // (ALL if n < MANY_DRAWS_BELOW_CELLS else 1)
+        thin = (
+            -(-sweeps // kept) if few else THIN // (JUDGED_DRAWS_RATIO if n < MANY_DRAWS_BELOW_CELLS else 1)
+        )
         if self.tier == "chains" or (self.tier == "auto" and few):
-            most = np.inf if self.tier == "chains" else QUICK
+            most = np.inf if self.tier == "chains" else MAX_LENGTHENING_SECONDS
             usual = max(-(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains) * USUAL_THINNING, kept * thin)
             return Plan("chains", self.chains, kept, thin, usual, walk, draws, most)
         if few:
             return Plan("approximate", self.chains, kept, thin, kept * thin, walk, draws)
-        chains = SHORT if n > MOVED or steps >= 2 * LARGE else self.chains
+        chains = (
+            CHAINS_ON_LARGE_PROBLEMS if n > MAX_CELLS_WITH_RATE_MOVES or steps >= 2 * LARGE else self.chains
+        )
         each = max(-(-draws // chains), MIN_DRAWS)
-        stages = 1 if n > MOVED else min(1 + steps // LARGE, MOST_STAGES)
+        stages = 1 if n > MAX_CELLS_WITH_RATE_MOVES else min(1 + steps // LARGE, MOST_STAGES)
         return Plan(
             "approximate", chains, each, 1, each, walk, draws, warm_up=stages * WARM_UP, stages=stages
         )
@@ -330,7 +336,7 @@ class _Chains(OfWalk):
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
         """Return a longer run, with more sweeps between draws if the effective sample sizes require it."""
-        times = min(max(math.ceil(LENGTHENED * found["lacking"]), 2), 8)
+        times = min(max(math.ceil(RUN_LENGTH_RATIO * found["lacking"]), 2), 8)
         if self.thin * times > MOST_THIN // self.plan.judged:
             return None
         again = self.thin == self.plan.thin  # the first run is warm-up too
@@ -374,13 +380,13 @@ class Plan:
     draws: int
     most: float = np.inf
     warm_up: int = WARM_UP
-    checked: int = CHECKED
+    checked: int = MAX_CHECKED_PLACES
     stages: int = 1
 
     @property
     def judged(self) -> int:
         """Return how many draws are diagnosed for each requested one."""
-        return ALL if self.walk.problem.cells.n < MANY_DRAWS_BELOW_CELLS else 1
+        return JUDGED_DRAWS_RATIO if self.walk.problem.cells.n < MANY_DRAWS_BELOW_CELLS else 1
 
     @property
     def seconds(self) -> float:

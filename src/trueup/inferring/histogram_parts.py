@@ -38,11 +38,11 @@ WARM_UP, THIN = 60, 2
 """Sweeps of a part before its first draw, and to a draw."""
 CHAINS_ABOVE, WARM_UP_ABOVE, THIN_ABOVE = 4, 300, 15
 """Chains on the tree above the parts, sweeps before their first draw, and sweeps to a draw."""
-WATCHED = 4000
+MAX_DIAGNOSED_COUNTS = 4000
 """Counts of each table above the parts whose chains are compared, at most: of more, so many at random."""
 NO_END_MINUTES = 1e8
 """Minutes that no run takes: one by parts ends by itself, or is ended and gone on with."""
-PRECISION = 256.0
+ROOT_PRECISION = 256.0
 """Precision (1 / counts squared) of a root around its draw: of a count next to it single precision holds no mass."""
 TRIES, STEPS = 40, 16
 """Passes in which a root is brought to its draw, at most, and about how many steps such a way has."""
@@ -100,7 +100,7 @@ class DrawAbove:
         walk = part.walk(CHAINS_ABOVE)
         walk.run(1, WARM_UP_ABOVE, silent)
         run = walk.run(-(-self.draws // CHAINS_ABOVE), THIN_ABOVE, silent)
-        found = walk.diagnosed(run, WATCHED, np.random.default_rng(part.seed.spawn(1)[0]))
+        found = walk.diagnosed(run, MAX_DIAGNOSED_COUNTS, np.random.default_rng(part.seed.spawn(1)[0]))
         tables = run.reshape(-1, len(walk.states[0].x), walk.problem.columns)[: self.draws].astype(np.int64)
         starts = walk.problem.cells.tree.leaf_ptr(self.level)
         return Chained(np.add.reduceat(tables, starts[:-1], axis=1).astype(np.int32), found)
@@ -108,8 +108,8 @@ class DrawAbove:
 
 def follow_roots(part: PartOfHistogram, roots: NDArray, found: NDArray) -> None:
     """Fill in draws `(draws, cells)` of the lowest places given draws `(draws, n)` of the root's table."""
-    pull = PRECISION * roots[0].astype(float)
-    walk = part.walk(1, (PRECISION * np.eye(roots.shape[1]), pull))
+    pull = ROOT_PRECISION * roots[0].astype(float)
+    walk = part.walk(1, (ROOT_PRECISION * np.eye(roots.shape[1]), pull))
     walk.run(1, WARM_UP, silent)
     work = walk.problem.work()
     for draw, root in enumerate(roots):
@@ -120,7 +120,7 @@ def follow_roots(part: PartOfHistogram, roots: NDArray, found: NDArray) -> None:
 def _follow(walk: HistogramWalk, root: NDArray, work: TreeMessages) -> None:
     """Move a chain until its root has the given table, changing one column or a pair of columns at a time."""
     problem, state = walk.problem, walk.states[0]
-    problem.tables.pull[:] = PRECISION * root
+    problem.tables.pull[:] = ROOT_PRECISION * root
     for attempt in range(TRIES):
         off = state.top - root
         above, below, wrong = (np.flatnonzero(one) for one in (off > 0, off < 0, off))

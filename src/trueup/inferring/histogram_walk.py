@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError
 from trueup.inferring.chain_driver import MIN_EFFECTIVE_SIZE, Verdict
 from trueup.inferring.chains import (
-    AWAY,
-    CHUNK,
+    MAX_DRAWS_DIAGNOSED_AT_ONCE,
+    START_NOISE_DEVIATIONS,
     ChainLimit,
     Checkpoint,
     OutOfTimeError,
@@ -44,12 +44,12 @@ LISTENING = 0.1
 """Seconds of a processor that these may take, by the last run: where many tables were measured a cell takes longer."""
 STEPS_AT_ONCE = 300_000
 """Steps of places along directions that are made in one go of one sweep, for the same reason: a fifth of a second."""
-ROUNDED = 0.5
+MAX_ROUNDED_SHARE = 0.5
 """Share of steps that rounding may leave out. One that has no mass left is as if rejected, whichever table of its window is the
 present one, which keeps the law: chains move less, which their sizes say. Where most are left out they hardly move."""
 MAX_TOTAL_IN_32_BITS = 1 << 29
 """Total up to which counts are kept in 32 bits: chains may come to twice as many."""
-TIMED = 0.05
+MIN_TIMED_SECONDS = 0.05
 """Seconds of a processor that a run must take to say what wall time it takes."""
 RATE_AT_FIRST = 0.1
 """First rate of uninhabited places, at every level."""
@@ -127,7 +127,10 @@ class HistogramWalk:
         parameters = given or (HYPERPRIOR.a, HYPERPRIOR.kappa, RATE_AT_FIRST)
         # All starts before any state: a start takes more memory than a state, and what it leaves free is in pieces.
         limit = ChainLimit(deadline or Deadline.of())
-        starts = [_start(problem, rng, AWAY * (chain > 0), limit.deadline) for chain, rng in enumerate(rngs)]
+        starts = [
+            _start(problem, rng, START_NOISE_DEVIATIONS * (chain > 0), limit.deadline)
+            for chain, rng in enumerate(rngs)
+        ]
         wide = max(int(x.sum(dtype=np.int64)) for x in starts) > MAX_TOTAL_IN_32_BITS
         starts = [x.astype(np.int64 if wide else np.int32) for x in starts]
         moves = problem.moves(starts)
@@ -183,7 +186,7 @@ class HistogramWalk:
             chosen, kept = self._come_far(np.array(done) // thin, least)
             out, self.concentrations = out[chosen, :kept], learnt[chosen, :kept]
         spent, made = sum(self.spent), sum(done) - thin * sum(at)
-        if spent > TIMED:
+        if spent > MIN_TIMED_SECONDS:
             self.slower = max(1.0, (time.monotonic() - began) * threads / spent)
         self.taken += kept * thin
         self.seconds = self.stages * spent / max(made, 1)
@@ -364,7 +367,7 @@ class HistogramWalk:
         """Return the reason for refusing draws if rounding excluded most moves, else an empty text."""
         left = sum(self.left_out)
         tried = self.directions * self.taken * len(self.states) // self.stages
-        if left <= ROUNDED * tried:
+        if left <= MAX_ROUNDED_SHARE * tried:
             return ""
         return f"rounding left no mass in {left:,} of {tried:,} steps; infer a place of its own, or take 'lattice-moves'"
 
@@ -409,8 +412,10 @@ def sizes_of(
 ) -> Iterator[tuple[Margin, NDArray, NDArray, NDArray]]:
     """Yield margin, groups, R-hat and effective sample sizes of a level's tables."""
     last = level == cells.tree.levels[-1]
-    tables = run.reshape(*run.shape[:2], cells.shape[0], -1) if last else _summed(cells, run, level)
-    if tables.size < CHUNK:  # draws of a count side by side are summed and compared several times as fast
+    tables = run.reshape(*run.shape[:2], cells.shape[0], -1) if last else _place_tables(cells, run, level)
+    if (
+        tables.size < MAX_DRAWS_DIAGNOSED_AT_ONCE
+    ):  # draws of a count side by side are summed and compared several times as fast
         tables = np.ascontiguousarray(tables.transpose(2, 3, 0, 1)).transpose(2, 3, 0, 1)
     for margin in margins:
         some = max(most * tables.shape[2] // cells.size(margin), 1) if last else tables.shape[2]
@@ -424,10 +429,12 @@ def sizes_of(
         yield margin, groups, *diagnosed_in_pieces(values)
 
 
-def _summed(cells: Cells, run: NDArray, level: str) -> NDArray:
+def _place_tables(cells: Cells, run: NDArray, level: str) -> NDArray:
     """Return the tables of one level's places, `(chains, draws, places, cells)`."""
     finest = Margin(level, cells.finest.attributes)
-    step = max(1, CHUNK // (run.shape[0] * cells.n))  # sums of narrow counts are wide: some draws at a time
+    step = max(
+        1, MAX_DRAWS_DIAGNOSED_AT_ONCE // (run.shape[0] * cells.n)
+    )  # sums of narrow counts are wide: some draws at a time
     pieces = [cells.sum(run[:, i : i + step], finest) for i in range(0, run.shape[1], step)]
     return np.concatenate(pieces, axis=1).reshape(
         *run.shape[:2], cells.tree.sizes[cells.tree.level(level)], -1

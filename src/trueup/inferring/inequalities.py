@@ -142,7 +142,7 @@ def collect(constraints: Constraints, headers: Sequence[Measured]) -> Inequality
             "the places have different laws of noise", needed="for each cell the same law at all places"
         )
     rows, bounds, names = _rule_rows(constraints)
-    low, high = _box(constraints)
+    low, high = _cell_bounds(constraints)
     return InequalityProblems(
         constraints,
         tuple(headers),
@@ -184,7 +184,7 @@ def _rule_rows(constraints: Constraints) -> tuple[Reals, Reals, tuple[str, ...]]
     return rows, bounds, tuple(rule.linear.text for rule in constraints.linear)
 
 
-def _box(constraints: Constraints) -> tuple[Reals, Reals]:
+def _cell_bounds(constraints: Constraints) -> tuple[Reals, Reals]:
     low = np.full(constraints.cells.n, 0.0 if constraints.nonnegative else -np.inf)
     high = np.where(constraints.zero_cells, 0.0, np.inf)
     for bound in constraints.bounds:
@@ -332,7 +332,7 @@ class LinearInequalities(InferenceMethod):
         z, low, high = problem
         moves = directions(state.rows, low < high)
         arguments = (state.kind, z, state.scale[place], low, high)
-        starts = _ends(state, problem, state.scale[place], point, self.chains, rng)
+        starts = _distant_starts(state, problem, state.scale[place], point, self.chains, rng)
         thin = 1
         while True:
             began = time.monotonic()
@@ -351,7 +351,7 @@ class LinearInequalities(InferenceMethod):
             thin *= 4
 
 
-def _ends(state, problem, scale, point, chains: int, rng: np.random.Generator) -> list[Reals]:
+def _distant_starts(state, problem, scale, point, chains: int, rng: np.random.Generator) -> list[Reals]:
     """Return feasible points that lie far apart within the noise, as starts of chains."""
     z, low, high = problem
     low = np.maximum(low, np.minimum(z - START_SCALES * scale, point - 1))

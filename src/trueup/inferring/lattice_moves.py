@@ -29,7 +29,7 @@ from trueup.model.records.drawn import Drawn
 from trueup.run import Deadline
 
 REMEDY = "allow more minutes, or measure more"
-USUAL_THINNING = 8
+PREDICTED_THINNING_SWEEPS = 8
 """Sweeps between draws that are usually needed in the end, for the prediction."""
 MARGIN, LEAP = 1.25, 8
 """Length of the next run over what the last one says is needed, and over the last one at most."""
@@ -174,7 +174,7 @@ class _Chains(OfWalk):
         """Warm up, and make the first run."""
         walk = self.walk
         walk.warm_up()
-        more = walk.seconds * self.kept * min(USUAL_THINNING, self.longest)
+        more = walk.seconds * self.kept * min(PREDICTED_THINNING_SWEEPS, self.longest)
         told = f"{self.chains} Markov chains, {self.limit.deadline.in_all(more)} predicted"
         announce(self.progress, told)
         return walk.run(self.kept, 1, tell)

@@ -18,14 +18,14 @@ from trueup.inferring.chain_driver import (
     until_long_enough,
 )
 from trueup.inferring.chains import (
-    ESS,
     MIN_DIAGNOSED_DRAWS,
+    MIN_EFFECTIVE_SAMPLE_SIZE,
     ChainLimit,
     OutOfTimeError,
     refuses_settings,
     thinned,
 )
-from trueup.inferring.linked_walk import WARM_UP, LinkedWalk
+from trueup.inferring.linked_walk import BURN_IN_SWEEPS, LinkedWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce
 from trueup.layouts.linked import LinkedProblem, refuses_linked
 from trueup.layouts.prior_inputs import numbers_of_places
@@ -35,7 +35,7 @@ from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
 from trueup.model.records.drawn import Drawn
 from trueup.run import Deadline, cores
 
-THIN = 2
+FIRST_THINNING_SWEEPS = 2
 """Sweeps between draws where places are neither drawn whole nor exchange households."""
 NEARLY, MORE = 2.0, 1.15
 """Times that a run is made longer at most, rather than begun anew with more steps; by how much more than seems to be needed."""
@@ -116,7 +116,9 @@ class LinkedGibbs(InferenceMethod):
         walk = LinkedWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
         walk.limit = ChainLimit(deadline)
         kept = -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains)
-        chains = _Chains(walk, kept, 1 if problem.whole or problem.exchanged else THIN, progress)
+        chains = _Chains(
+            walk, kept, 1 if problem.whole or problem.exchanged else FIRST_THINNING_SWEEPS, progress
+        )
         try:
             judged = until_long_enough(chains, chains.first, draws, progress)
         except OutOfTimeError:
@@ -155,7 +157,7 @@ class _Chains(OfWalk):
         announce(self.progress, "measuring the time of a sweep")
         self.walk.begin()
         self._refuse()
-        announce(self.progress, f"burn-in: {WARM_UP} sweeps")
+        announce(self.progress, f"burn-in: {BURN_IN_SWEEPS} sweeps")
         self.walk.warm_up()
         self._refuse()  # places that move slowly get more steps
         return self.walk.run(self.kept, self.thin, tell)
@@ -174,7 +176,7 @@ class _Chains(OfWalk):
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer:
         """Return a longer run, with more draws, more steps at slow places, or more sweeps between draws."""
-        walk, lacks = self.walk, MORE * ESS / found["smallest_ess"] - 1.0
+        walk, lacks = self.walk, MORE * MIN_EFFECTIVE_SAMPLE_SIZE / found["smallest_ess"] - 1.0
         nearly = lacks < NEARLY and found["largest_r_hat"] <= found["r_hat_allowed"]
         more, apart = 1.0, 1
         if not nearly and found["smallest_ess"] > HELPED * self.least:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from trueup.inferring.chain_driver import Verdict, told_cost
 from trueup.inferring.chains import (
-    AWAY,
-    ESS,
+    MIN_EFFECTIVE_SAMPLE_SIZE,
+    START_NOISE_DEVIATIONS,
     ChainLimit,
     diagnosed_in_pieces,
     run_side_by_side,
@@ -33,7 +33,7 @@ from trueup.layouts.linked import LinkedProblem
 from trueup.model.cells import Margin
 from trueup.model.names import COUNTED_UNIT
 
-WARM_UP = 60
+BURN_IN_SWEEPS = 60
 """Sweeps before the first run."""
 ROUNDS, SEEING, SETTLING = 5, 6, 0.1
 """How often, and after how many sweeps, places are looked at anew; weight of the last sweep in the centres of their laws."""
@@ -41,7 +41,7 @@ MIN_WHOLE_ACCEPTANCE = 0.5
 """A place is drawn whole where so many of its steps are accepted."""
 LOW = 3.0
 """Columns may come down to zero whose centre is so many standard deviations of noise above it, or less."""
-BYTES = 200
+BYTES_PER_CHAIN_CELL = 200
 """Memory of a cell of a chain, without draws."""
 PILOT, SLOW_SHARE = 40, 0.4
 """Sweeps of a run that says which places move slowly: their effective size is a smaller share of its draws."""
@@ -49,7 +49,7 @@ SINGLE_STEP_RANGE, MOVES_A_STEP = (8, 400), 5
 """Least and most single steps at a place in a sweep at first, and moves for each of them."""
 PRIOR_DRAWS_A_STEP = 2
 """Times that a small place is drawn from its prior for each single step."""
-EXCHANGES = 20
+EXCHANGES_PER_SWEEP = 20
 """Exchanges of households at a place in a sweep at first; single steps are half as many there as elsewhere."""
 MOST_STEPS = 6400
 """Steps at a place in a sweep, at most."""
@@ -114,7 +114,7 @@ class LinkedWalk:
     ) -> LinkedWalk:
         """Start chains at different tables: the first near the values, the others near noisier ones."""
         a, kappa = given or (HYPERPRIOR.a, POOLED.kappa)
-        starts = [problem.start(rng, AWAY * (chain > 0)) for chain, rng in enumerate(rngs)]
+        starts = [problem.start(rng, START_NOISE_DEVIATIONS * (chain > 0)) for chain, rng in enumerate(rngs)]
         many = int(np.clip(len(problem.links.changes) // MOVES_A_STEP, *SINGLE_STEP_RANGE)) // (
             1 + problem.exchanged
         )
@@ -122,7 +122,7 @@ class LinkedWalk:
         laws = [problem.normal(s) for s in states if problem.whole]
         leaves, *kinds = problem.cells.shape
         steps, width, draws = (
-            np.full(leaves, k) for k in (many, prod(kinds), EXCHANGES if problem.exchanged else 1)
+            np.full(leaves, k) for k in (many, prod(kinds), EXCHANGES_PER_SWEEP if problem.exchanged else 1)
         )
         small = np.zeros((leaves, problem.links.slack.shape[1]), bool)
         return cls(problem, rngs, states, laws, not given, steps, width, draws, small)
@@ -137,15 +137,15 @@ class LinkedWalk:
 
     def forecast(self, kept: int, thin: int) -> tuple[str, float, float]:
         """Predict the cost of the shortest run, as text, seconds and bytes."""
-        chains, sweeps = len(self.states), WARM_UP + PILOT + kept * thin
+        chains, sweeps = len(self.states), BURN_IN_SWEEPS + PILOT + kept * thin
         seconds = (sweeps - self.sweeps) * self.seconds
-        memory = self.problem.cells.n * chains * (BYTES + 4.0 * kept) + 150e6
+        memory = self.problem.cells.n * chains * (BYTES_PER_CHAIN_CELL + 4.0 * kept) + 150e6
         text = f"{chains} Markov chains of {sweeps:,} sweeps or more, {told_cost(seconds, memory)} predicted"
         return text, seconds, memory
 
     def warm_up(self) -> None:
         """Run the remaining burn-in, and a pilot run that shows which places mix slowly."""
-        self.run(WARM_UP - self.sweeps, 1)
+        self.run(BURN_IN_SWEEPS - self.sweeps, 1)
         if self.problem.whole or self.problem.exchanged:
             pilot = self.run(PILOT, 1)
             self.diagnosed(pilot)
@@ -209,7 +209,7 @@ class LinkedWalk:
                     return
                 if problem.whole:
                     laws = self.laws[chain]
-                    if self.sweeps < WARM_UP:  # later the laws must not follow the chain
+                    if self.sweeps < BURN_IN_SWEEPS:  # later the laws must not follow the chain
                         laws.centre[:] += SETTLING * (state.x[:, :n] - laws.centre)
                     normal_sweep(
                         rng,
@@ -253,7 +253,9 @@ class LinkedWalk:
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
         """Return the diagnostics of a run: R-hat and effective sample sizes of all counts and ratios."""
         watched = [(level, *diagnosed_in_pieces(values)) for level, values in self._watched(run)]
-        verdict = Verdict(r_hat_by_chance(sum(len(ess) for *_, ess in watched), ESS, 2 * len(run)))
+        verdict = Verdict(
+            r_hat_by_chance(sum(len(ess) for *_, ess in watched), MIN_EFFECTIVE_SAMPLE_SIZE, 2 * len(run))
+        )
         self.slowest = np.full(self.problem.cells.shape[0], np.inf)
         cells, seen = self.problem.cells, set[str]()
         for level, r_hat, ess in watched:
@@ -272,14 +274,15 @@ class LinkedWalk:
         return {
             "sweeps": self.sweeps,
             **found,
-            "aimed": found["smallest_ess"] >= ESS and found["largest_r_hat"] <= found["r_hat_allowed"],
+            "aimed": found["smallest_ess"] >= MIN_EFFECTIVE_SAMPLE_SIZE
+            and found["largest_r_hat"] <= found["r_hat_allowed"],
             "moves_known_to_connect": self.problem.connected,
             **described_slopes(self.problem.public.names, self.slopes),
         }
 
     def prolonged(self) -> float:
         """Give slow places more steps and others fewer; return the ratio of the new to the old total."""
-        return self._prolong(1.5 * ESS, 0.5)
+        return self._prolong(1.5 * MIN_EFFECTIVE_SAMPLE_SIZE, 0.5)
 
     def shortened(self) -> float:
         """Undo the last increase of steps, which did not help; return the ratio of the new to the old total."""

@@ -25,16 +25,16 @@ from trueup.run import Deadline
 
 Reals = NDArray[np.float64]
 
-TRUSTED = 0.7
+MAX_TRUSTED_PARETO_K = 0.7
 """Pareto's k above which importance weights are not to be trusted (Vehtari et al. 2024)."""
 POINTS, FEW_POINTS = 64, 32
 """Points to integrate over, and those where more than `POINTS_AT_ONCE` nodes are solved at each."""
 POINTS_AT_ONCE = 1 << 8
 MIN_POINT_WEIGHT = 1e-12
 """Weight below which a point is left out."""
-HOPELESS = 0.5
+MAX_MISSING_MASS = 0.5
 """Posterior mass that may be missing of a solution for its evidence to say anything."""
-FREEDOM = 5.0
+PROPOSAL_DEGREES_OF_FREEDOM = 5.0
 """Degrees of freedom of the t distribution that points are drawn from."""
 
 SMALLER = 2.5
@@ -69,9 +69,13 @@ def points(
     root = np.linalg.cholesky(np.linalg.inv(precision))
     k = int(free.sum())
     u = _even(count, k + 1, rng)
-    z = ndtri(u[:, :k]) / np.sqrt(2 * gammaincinv(FREEDOM / 2, u[:, k:]) / FREEDOM)
+    z = ndtri(u[:, :k]) / np.sqrt(
+        2 * gammaincinv(PROPOSAL_DEGREES_OF_FREEDOM / 2, u[:, k:]) / PROPOSAL_DEGREES_OF_FREEDOM
+    )
     out = np.tile(estimate.theta, (count, 1))
-    log_density = -0.5 * (FREEDOM + k) * np.log1p((z**2).sum(axis=1) / FREEDOM)
+    log_density = (
+        -0.5 * (PROPOSAL_DEGREES_OF_FREEDOM + k) * np.log1p((z**2).sum(axis=1) / PROPOSAL_DEGREES_OF_FREEDOM)
+    )
     reach = np.where(z[:, -1] < 0, left, 1.0)
     z[:, -1] *= reach
     out[:, free] += z @ root.T
@@ -148,16 +152,16 @@ class PriorMixture:
                     if estimate.settled
                     else ["The search for the prior's parameters ended before it settled."]
                 ),
-                *_held(splits, estimate.matters & ~integrated),
+                *_names_held_at_mode(splits, estimate.matters & ~integrated),
             ],
         }
 
     def _doubts(self, k: float) -> list[str]:
         if self.beyond:
             return ["Solutions about the mode of the prior's parameters drop more than the tolerance."]
-        if k > TRUSTED:
+        if k > MAX_TRUSTED_PARETO_K:
             return [
-                f"Pareto's k of the weights of the prior's parameters is {k:.2f}, above {TRUSTED}: "
+                f"Pareto's k of the weights of the prior's parameters is {k:.2f}, above {MAX_TRUSTED_PARETO_K}: "
                 "their uncertainty may not be integrated over well."
             ]
         if self.unsolved:
@@ -169,7 +173,7 @@ class PriorMixture:
         return []
 
 
-def _held(splits: Splits, uncertain: NDArray[np.bool_]) -> list[str]:
+def _names_held_at_mode(splits: Splits, uncertain: NDArray[np.bool_]) -> list[str]:
     """Return the names of the uncertain parameters that are kept at the mode."""
     names = ", ".join(_parameter_names(splits, uncertain))
     return [f"Taken as known at their mode, though uncertain: {names}."] if names else []
@@ -217,7 +221,7 @@ class Spread:
             tilted = tilted._replace(factors=tilted.factors._replace(alpha=alpha, total=total))
             solved = solve_above(self.solved, tilted, k, self.parents, self.tolerance)
             if self.deeper is None:
-                return solved if solved.dropped < HOPELESS else None
+                return solved if solved.dropped < MAX_MISSING_MASS else None
             return solved if solved.dropped <= self.tolerance else self.deeper(theta)
         except ConvergenceError:
             return None

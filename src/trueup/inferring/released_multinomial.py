@@ -46,7 +46,7 @@ from trueup.run import Deadline
 
 DRAWS_AT_ONCE = 1000
 """Draws of a block; an interruption or the time limit keeps finished blocks."""
-CHAINS = 4
+NUMBER_OF_CHAINS = 4
 LEAST_ESS = 400
 MIN_DIAGNOSED_DRAWS = 1000
 """Draws that the diagnostics rest on, at least."""
@@ -209,8 +209,10 @@ class ReleasedMultinomial(InferenceMethod):
         )
 
     def _chains(self, problem: ReleasedSum, state: _State, draws: int, rng: np.random.Generator) -> Drawn:
-        each = -(-draws // CHAINS)
-        counts = state.spread(draw_posterior(problem, CHAINS, max(each, MIN_DIAGNOSED_DRAWS // CHAINS), rng))
+        each = -(-draws // NUMBER_OF_CHAINS)
+        counts = state.spread(
+            draw_posterior(problem, NUMBER_OF_CHAINS, max(each, MIN_DIAGNOSED_DRAWS // NUMBER_OF_CHAINS), rng)
+        )
         watched = np.concatenate([counts, counts.sum(axis=2, keepdims=True)], axis=2)
         r_hat, ess = diagnose(watched)
         allowed = r_hat_by_chance(watched.shape[2], LEAST_ESS)
@@ -220,7 +222,7 @@ class ReleasedMultinomial(InferenceMethod):
         )
         chosen = np.linspace(0, counts.shape[1] - 1, each).round().astype(int)
         stats = {
-            "chains": CHAINS,
+            "chains": NUMBER_OF_CHAINS,
             "largest_r_hat": float(r_hat.max()),
             "r_hat_allowed": allowed,
             "smallest_ess": float(ess.min()),

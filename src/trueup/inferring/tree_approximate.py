@@ -52,7 +52,7 @@ LARGEST_MOVE, MOST_POINTS = 0.03, 500_000
 points of a tree whose grids are not made finer for that."""
 ERROR_MEASURED = 0.4
 """In the place of `RESOLVED`, of finer grids: their error is measured by how far they move means."""
-LEAST_COUNT = 0.1
+MIN_DEVIATION_COUNTS = 0.1
 """Counts that are added to a standard deviation where errors of means are judged."""
 ROUNDING = 1e-8
 """Error of means that is stated where every count is a point of its grid: what rounding leaves."""
@@ -61,7 +61,7 @@ LARGE, LARGE_STEPS, LARGEST = 5_000, 8, 16_000
 MANY_PARTS, DRAWING_LARGEST = 2_000, 0.3
 """Parts of a level, where it has more, from which hyperparameters of such a tree are estimated: concentrations within a
 thirtieth at best; and gaps of grids for draws where none varies."""
-FEW_ROUNDS = 8
+MAX_FIRST_GRID_MOVES = 8
 """Moves of the first grids of such a tree where chains take it: those that hold its posterior are found in 2 or 3."""
 FOR_CHAINS = 0.4
 """Share of the time allowed that is left for chains where these take a tree."""
@@ -111,7 +111,7 @@ class ApproximateTree:
         prior = self.state.prior
         grid = TreeGrid(self.state, self.values, self.deadline)
         if self.replaced and grid.nodes > LARGE:
-            grid.first_rounds = FEW_ROUNDS
+            grid.first_rounds = MAX_FIRST_GRID_MOVES
         nested = self.state.problem.nested
         upper = self.state.problem.bounds()[1]
         if not isinstance(prior, Hierarchical) or not (splits := splits_of(prior, nested, upper)).names:
@@ -243,7 +243,7 @@ def _refined(
         grid.move(known)
         solved, known = grid.settle(split, ERROR_MEASURED)
         fine = grid.moments(known.p)
-        moved = float((np.abs(fine[0] - coarse[0]) / (fine[1] + LEAST_COUNT)).max())
+        moved = float((np.abs(fine[0] - coarse[0]) / (fine[1] + MIN_DEVIATION_COUNTS)).max())
         if moved <= LARGEST_MOVE or grid.step <= FINEST or len(grid.grids.x) > MOST_POINTS:
             return Settled(grid.grids, solved.up, known.slope), max(moved, ROUNDING)
         coarse = fine

@@ -41,7 +41,7 @@ Found = TypeVar("Found")
 
 BEGUN = 0.5
 """Standard deviations by which the mode of the smaller sample, where the search begins, may be off."""
-ASKED = 1.0
+MIN_EVIDENCE_PER_PARAMETER = 1.0
 """Log evidence that two kinds of parts have to add for each of their parameters: what it is worth by Akaike's criterion."""
 NONE, SOME, SMALL = -7.0, -2.0, -7.0
 """Logits of the share of small parts at which it is asked whether there are some, and at which their search begins; and of how
@@ -49,7 +49,7 @@ small they are."""
 PART, RATIOS, FAR = 0.9, (-2.0, -4.0), 0.1
 """How much of the inequality of parts two kinds may explain, and logits of how small the small are, where that is asked; and by
 how much a part the log evidence may be below that of one kind there for the next to be looked at."""
-FAILURES = 3
+MAX_FAILED_SOLUTIONS = 3
 """Hyperparameters of two kinds that do not serve, after which these are given up."""
 
 
@@ -106,7 +106,7 @@ class Beginning:
         except ConvergenceError:
             return splits, begun
         tried = begun.evaluations + found.evaluations
-        if _log_evidence(wider, found) > one + ASKED * wider.of_kinds:
+        if _log_evidence(wider, found) > one + MIN_EVIDENCE_PER_PARAMETER * wider.of_kinds:
             return wider, found._replace(evaluations=tried)
         return splits, begun._replace(evaluations=tried)
 
@@ -156,12 +156,12 @@ def _matched(theta: NDArray, last: int, ratio: float) -> tuple[NDArray, float, f
 
 
 def until_given_up(solve: Callable[[NDArray], Found]) -> Callable[[NDArray], Found]:
-    """Return a `solve` that fails at once after `FAILURES` failures, because each takes as long as many successes."""
+    """Return a `solve` that fails at once after `MAX_FAILED_SOLUTIONS` failures, because each takes as long as many successes."""
     failures = 0
 
     def solved(theta: NDArray) -> Found:
         nonlocal failures
-        if failures >= FAILURES:
+        if failures >= MAX_FAILED_SOLUTIONS:
             raise ConvergenceError(
                 "the prior with two kinds of parts could not be fitted",
                 remedy="set most_kinds = 1 in the prior",
@@ -187,9 +187,9 @@ LEAST, MOST, CLOSE = 0.3, 6.0, 0.15
 """Between which standard deviations the best one is sought, and how closely, in logs."""
 FIRST = 2.0
 """The standard deviation at which the first solution must hold the posterior."""
-SCALE = 2.0
+ODDS_HYPERPRIOR_SCALE = 2.0
 """Scale of the half-normal hyperprior of the standard deviation."""
-MANY = 30
+MIN_FAMILIES_FOR_ODDS = 30
 """Fewest families of the last level for which the spread of odds is estimated: its own uncertainty is not integrated over."""
 ODDS_ASKED = 1.0
 """Log evidence that the standard deviation has to add: what one parameter is worth by Akaike's criterion."""
@@ -218,7 +218,7 @@ def cut_above_families(state: TreeState, splits: Splits, size: int) -> Partition
     """Return the cut of a large tree at which odds may vary between sums; None for other trees."""
     level = families_at(state)
     families = np.diff(state.child_ptr)[slice(*state.problem.nested.level_ptr[level : level + 2])]
-    if not splits.mean or state.cut is None or (families > 1).sum() < MANY:
+    if not splits.mean or state.cut is None or (families > 1).sum() < MIN_FAMILIES_FOR_ODDS:
         return None
     return state.cut_below(level, size)
 
@@ -255,7 +255,7 @@ def estimate_odds(
         return None
 
     def density(sd: float) -> float:
-        return weighed(first, log_weights(sd)).evidence - 0.5 * (sd / SCALE) ** 2
+        return weighed(first, log_weights(sd)).evidence - 0.5 * (sd / ODDS_HYPERPRIOR_SCALE) ** 2
 
     ends = np.log([LEAST, MOST])
     best = minimize_scalar(

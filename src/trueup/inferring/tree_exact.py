@@ -19,7 +19,7 @@ from trueup.inferring.method import InferenceMethod, Progress, announce, in_bloc
 from trueup.inferring.prior_mixture import Spread, count_points, uncertain
 from trueup.inferring.solved_tree import SolvedTree, stats_of
 from trueup.inferring.tree_estimate import (
-    FAILURES,
+    MAX_FAILED_SOLUTIONS,
     cut_above_families,
     estimate_from,
     estimate_odds,
@@ -47,7 +47,7 @@ MAX_WHOLE_NODES = 1 << 14
 """Nodes of the largest tree that is worked on whole."""
 PASSES_LEFT = 6
 """Evaluations of hyperparameters that finer messages on the whole tree, its marginals and draws take as long as."""
-PART = 1 << 9
+MAX_PART_NODES = 1 << 9
 """Nodes of a part of a larger one."""
 
 
@@ -94,7 +94,7 @@ class TreeExact(InferenceMethod):
         problem = tree_problem(constraints, headers)
         nested = problem.nested
         cut = (
-            partition_tree(nested.child_ptr, nested.level_ptr, PART)
+            partition_tree(nested.child_ptr, nested.level_ptr, MAX_PART_NODES)
             if nested.level_ptr[-1] > MAX_WHOLE_NODES
             else None
         )
@@ -224,7 +224,7 @@ class TreeExact(InferenceMethod):
         """Solve the tree at the estimated hyperparameters, and integrate over the uncertain ones."""
         state = search.state
         search.splits = splits.parameters(estimate.theta)
-        families = None if self.mode else cut_above_families(state, splits, PART)
+        families = None if self.mode else cut_above_families(state, splits, MAX_PART_NODES)
         most = state.deepest_top if families is None else families_at(state) - 1
         level, free = uncertain(splits, estimate, most)
         cut = self._cut_below(state, level)
@@ -239,7 +239,7 @@ class TreeExact(InferenceMethod):
         deeper = until_given_up(deeper) if splits.mean else deeper
         spread = Spread(solved, first, parents, splits, self.tolerance, None if top else deeper)
         mixture = spread.parts(estimate, free, draws, rng, progress, search.work.deadline)
-        if splits.mean and mixture.unsolved >= FAILURES:
+        if splits.mean and mixture.unsolved >= MAX_FAILED_SOLUTIONS:
             raise ConvergenceError(
                 "the posterior under two kinds of parts could not be computed",
                 remedy="set most_kinds = 1 in the prior",
@@ -256,7 +256,7 @@ class TreeExact(InferenceMethod):
         """Return the cut of a large tree whose top holds all levels with varying splits; None when only the mode is sought."""
         if self.mode:
             return None
-        return state.cut_below(level + 1, PART) if level and state.cut else state.cut
+        return state.cut_below(level + 1, MAX_PART_NODES) if level and state.cut else state.cut
 
     def _drawn(self, found: SolvedTree, rng: np.random.Generator, progress: Progress) -> Drawn:
         """Return marginals and draws of a mixture of solutions, of the whole tree or of its top."""

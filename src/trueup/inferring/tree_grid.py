@@ -43,7 +43,7 @@ VALUE_DEPTH_NATS = 80.0
 """Nats below its peak at which what a value says of a count is cut off."""
 ROUNDS, FIRST_ROUNDS = 16, 24
 """Most moves of grids to where the posterior is: later, and at first."""
-RESOLVED = 0.3
+MAX_GAP_MASS = 0.3
 """Largest marginal mass between two points, and gap as a share of a scale, at which grids are fine enough."""
 ENDED = 1e-4
 """Largest marginal mass allowed at an end of a window, unless that end is a bound of the count."""
@@ -188,7 +188,7 @@ class TreeGrid:
         evidence = log_evidence(self.grids, up)
         return GridSolution(factor, up, evidence if np.isfinite(evidence) else -np.inf)
 
-    def settle(self, split: Split, resolved: float = RESOLVED) -> tuple[GridSolution, GridMarginals]:
+    def settle(self, split: Split, resolved: float = MAX_GAP_MASS) -> tuple[GridSolution, GridMarginals]:
         """Solve on grids that are refined until their error is below `resolved`; also return the marginals of every node."""
         begun = self.grids, self.likelihood, self.fitted
         for _ in range(ROUNDS if np.isfinite(self.fitted) else self.first_rounds):

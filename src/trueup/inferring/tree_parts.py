@@ -60,7 +60,7 @@ FIRST, ROUNDS, STRICTER = 1e-53, 3, 1e-6
 """Fraction of their share of the tolerance that parts leave out at first, since bounds of it grow on the way up: a pass on wide
 windows takes less time than several on wider ones; most rounds in which windows below are widened to counts that the top finds
 unlikely, and the factor by which less is then left out."""
-HOPELESS = 1e-3
+MAX_LOST_MESSAGE_SHARE = 1e-3
 """Fraction of a root's message that may be lost for the top to say anything of it."""
 
 
@@ -223,7 +223,9 @@ class CutTree:
                 break
             every = above(plan, solved.messages.passed, NOTHING_ABOVE)
             known = every[first:last]
-            hopeless = joined.lost[:, 0].max() > np.log(HOPELESS) or not np.isfinite(known).all()
+            hopeless = (
+                joined.lost[:, 0].max() > np.log(MAX_LOST_MESSAGE_SHARE) or not np.isfinite(known).all()
+            )
             if hopeless and attempt:  # deeper tables below are wanted first
                 break
             evidence_above = evidence_above if hopeless else known

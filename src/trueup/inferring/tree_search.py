@@ -46,9 +46,9 @@ MOST_WHOLE_NODES, MOST_LOST_BY_PARTS = 1 << 17, 2
 """Nodes of the largest tree that is solved whole if its parts are not, and the solutions by parts that may fail before."""
 FEW_NODES = 1 << 10
 """Nodes of a tree whose tilts are found anew for every hyperparameter."""
-ROUGH = 1e-6
+MAX_DROPPED_IN_SEARCH = 1e-6
 """Posterior mass that may be dropped while hyperparameters are sought."""
-GLANCED = 1.0
+MAX_DROPPED_IN_FIRST_LOOK = 1.0
 """Posterior mass that may be dropped where it is only asked whether to search there at all: what is kept is no more than all."""
 DEEPEST_OF_KINDS, TRIES = WIDE + 1, 4
 """Position in `DEPTHS` of the deepest tables with which two kinds of parts are tried, and solutions for one hyperparameter."""
@@ -148,7 +148,7 @@ class SolutionSearch:
         """Return a lower bound on the log evidence at some hyperparameters, from the mass that windows hold."""
         quick = replace(self, splits=splits.parameters(theta), start=None, tries=1)
         try:
-            return quick.whole(GLANCED, passes=1).evidence
+            return quick.whole(MAX_DROPPED_IN_FIRST_LOOK, passes=1).evidence
         except ConvergenceError:
             return -np.inf
 
@@ -200,10 +200,10 @@ class SolutionSearch:
             self.splits = splits.parameters(theta)
             if len(self.depth) <= FEW_NODES:  # where tilts found anew cost next to nothing
                 self.start = None
-            evidence, expected = self._evidence(ROUGH)
+            evidence, expected = self._evidence(MAX_DROPPED_IN_SEARCH)
             if not (np.isfinite(evidence) and np.isfinite(expected).all()):
                 self.start = None  # the last tilts were those of hyperparameters too far off
-                evidence, expected = self._evidence(ROUGH)
+                evidence, expected = self._evidence(MAX_DROPPED_IN_SEARCH)
             if not (np.isfinite(evidence) and np.isfinite(expected).all()):
                 raise ConvergenceError(
                     "the evidence at some parameters of the prior is too small or too large for floating-point numbers",
@@ -237,7 +237,7 @@ class SolutionSearch:
         if self.splits is not None:
             inner = self.child_ptr[1:] > self.child_ptr[:-1]
             self.depth[inner] = np.maximum(self.depth[inner], WIDE)
-        if tolerance < ROUGH:
+        if tolerance < MAX_DROPPED_IN_SEARCH:
             self.depth = np.maximum(self.depth, FINE)
         left, inherited, lost, spent = self.tries, self.start is not None, 0, 0.0
         while left > 0 and (factors := tables(self.values, DEPTHS[self.depth], self.splits)) is not None:

@@ -187,9 +187,9 @@ def reach_of(law: Law, published: NDArray, depth: float | NDArray) -> tuple[NDAr
     if law.additive and (form := law.form) is not None:
         slope, curve = form.slope, form.curvature
         wide = depth / slope if curve == 0 else (np.sqrt(slope**2 + 4 * curve * depth) - slope) / (2 * curve)
-        least, most = _within(published, np.minimum(wide, float(OPEN)), least, most)
+        least, most = _cut_ends(published, np.minimum(wide, float(OPEN)), least, most)
     elif law.additive:
-        least, most = _within(published, _reach(law, float(np.max(depth))), least, most)
+        least, most = _cut_ends(published, _reach(law, float(np.max(depth))), least, most)
     return least, most
 
 
@@ -201,7 +201,7 @@ def _reach(law: Law, depth: float) -> float:
     return min(wide, float(OPEN))
 
 
-def _within(
+def _cut_ends(
     published: NDArray, wide: float | NDArray, least: NDArray, most: NDArray
 ) -> tuple[NDArray, NDArray]:
     """Return the window without the counts that are further from a value than given distances."""
@@ -211,7 +211,7 @@ def _within(
     )
 
 
-WORK = 2_000_000_000
+MAX_SHIFTED_BITS = 2_000_000_000
 """Bits that may be shifted before the question is left open."""
 
 
@@ -247,7 +247,7 @@ def nothing_attained(
             for child in children:
                 one, two = sorted((total, sums.pop(child)), key=int.bit_count)
                 work += one.bit_count() * (one.bit_length() + two.bit_length())
-                if work > WORK:
+                if work > MAX_SHIFTED_BITS:
                     return None
                 total = _sum_sets(one, two)
         else:

@@ -37,11 +37,11 @@ from trueup.run import Deadline
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-DIRECT = 1500.0
+MAX_DIRECT_WINDOW_COUNTS = 1500.0
 """Counts of a window up to which each of another's entries is multiplied by all of them; wider ones take a Fourier transform."""
-TRANSFORM = 40.0
+MULTIPLICATIONS_PER_ENTRY = 40.0
 """Multiplications for each entry of a wider one, and each doubling of a family."""
-RATE = 1e9
+MULTIPLICATIONS_PER_SECOND = 1e9
 """Multiplications in a second, at least."""
 GRID_WINDOW_COUNTS = 300.0
 """Counts of a leaf's window from which on grids are as exact and many times as fast."""
@@ -96,7 +96,7 @@ class AllowedWork:
 
     def begin_pass(self, multiplications: float) -> None:
         """Check that one more upward pass is allowed."""
-        if multiplications > RATE * min(self.seconds, self.deadline.left(self.share)):
+        if multiplications > MULTIPLICATIONS_PER_SECOND * min(self.seconds, self.deadline.left(self.share)):
             raise TooCostly
 
     @property
@@ -153,7 +153,11 @@ def pass_cost(child_ptr: Integers, low: NDArray, high: NDArray) -> float:
         return float(width.sum())
     sums = np.add.reduceat(width[child_ptr[0] :], child_ptr[inner] - child_ptr[0])
     doublings = np.log2(np.diff(child_ptr)[inner] + 1.0)
-    return float((sums * np.minimum(sums, DIRECT) + TRANSFORM * sums * doublings).sum())
+    return float(
+        (
+            sums * np.minimum(sums, MAX_DIRECT_WINDOW_COUNTS) + MULTIPLICATIONS_PER_ENTRY * sums * doublings
+        ).sum()
+    )
 
 
 BEGIN, SAMPLE_PARTS = 1000, 5000

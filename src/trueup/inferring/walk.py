@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, InfeasibleError
 from trueup.inferring.chain_driver import MIN_EFFECTIVE_SIZE
-from trueup.inferring.chains import ESS, ChainLimit, run_side_by_side
+from trueup.inferring.chains import MIN_EFFECTIVE_SAMPLE_SIZE, ChainLimit, run_side_by_side
 from trueup.inferring.components import table_moves, with_vectors
 from trueup.inferring.connect import Joined, join
 from trueup.inferring.method import Progress
@@ -25,17 +25,17 @@ from trueup.model.linear_system import margin_rows
 from trueup.model.nested import canonical
 from trueup.run import Deadline
 
-WARM_UP = 8
+WARM_UP_RUNS = 8
 MIN_RELATIVE_TURNS, FINENESS = 0.25, 4
 """Least turns of a cell to those of an average one, and how many turns an average one has."""
 MOST_WATCHED = 4000
 START_SDS = 3
 """Distance of chains' starts from the centre of a rough posterior, in its standard deviations."""
-AT_ONCE = 0.25
+SECONDS_PER_KERNEL_CALL = 0.25
 """Seconds that a call of the kernel takes, about, before it listens to an interruption."""
 START_SECONDS, MIN_START_SECONDS = 60.0, 1.0
 """Seconds in which a table to start from is sought, and those that are left to it past a deadline."""
-SURVEYED = 300
+SURVEYED_MOVES_PER_PATTERN = 300
 """Moves of each pattern that are tried to see whether they keep what is exact."""
 
 
@@ -101,8 +101,8 @@ class Walk:
         points = _starts(state, values, problem, centre, wide, rngs, limit.deadline)
         joined = join(problem, state.cells.shape, moves, points[0])
         moves = with_vectors(moves, joined.vectors)
-        shares = survey(rngs[0], problem.rows, moves, problem.fixed, SURVEYED)
-        shares[joined.patterns] = np.maximum(shares[joined.patterns], 1 / SURVEYED)
+        shares = survey(rngs[0], problem.rows, moves, problem.fixed, SURVEYED_MOVES_PER_PATTERN)
+        shares[joined.patterns] = np.maximum(shares[joined.patterns], 1 / SURVEYED_MOVES_PER_PATTERN)
         spans = np.maximum(np.minimum(np.abs(centre) + wide, 3 * wide), 1.0)
         chances = np.ones(len(shares))
         return cls(problem, moves, rngs, points, joined, _watched(state), spans, shares, chances, limit=limit)
@@ -169,12 +169,14 @@ class Walk:
             tally += more
             drawn += count
             done[chain] = drawn * thin
-            some = max(1, min(2 * some, int(count * AT_ONCE / max(time.monotonic() - began, 1e-6))))
+            some = max(
+                1, min(2 * some, int(count * SECONDS_PER_KERNEL_CALL / max(time.monotonic() - began, 1e-6)))
+            )
         return tally
 
     def warm_up(self) -> None:
         """Run a few short runs to adapt the size of each cell's moves and the choice of patterns."""
-        for _ in range(WARM_UP):
+        for _ in range(WARM_UP_RUNS):
             self.tune(self.run(25, 2))
 
     def tune(self, run: NDArray[np.int64]) -> None:
@@ -188,7 +190,7 @@ class Walk:
         r_hat, ess = diagnose(watched)
         tails = tail_sizes(watched)
         sd = watched.std(axis=(0, 1))
-        limit = r_hat_by_chance(watched.shape[2], ESS)
+        limit = r_hat_by_chance(watched.shape[2], MIN_EFFECTIVE_SAMPLE_SIZE)
         found = {
             "sweeps": self.sweeps,
             "thinned_by": thin,
@@ -205,9 +207,15 @@ class Walk:
                 and ess.min() >= MIN_EFFECTIVE_SIZE
                 and tails.min() >= MIN_EFFECTIVE_SIZE / 4
             ),
-            "aimed": bool(r_hat.max() <= limit and ess.min() >= ESS and tails.min() >= ESS / 4),
+            "aimed": bool(
+                r_hat.max() <= limit
+                and ess.min() >= MIN_EFFECTIVE_SAMPLE_SIZE
+                and tails.min() >= MIN_EFFECTIVE_SAMPLE_SIZE / 4
+            ),
         }
-        return found, float(max(ESS / ess.min(), ESS / 4 / tails.min()))
+        return found, float(
+            max(MIN_EFFECTIVE_SAMPLE_SIZE / ess.min(), MIN_EFFECTIVE_SAMPLE_SIZE / 4 / tails.min())
+        )
 
     def _sums(self, run: NDArray[np.int64]) -> NDArray:
         """Return sums of several cells, which may mix differently from single cells."""

@@ -34,9 +34,9 @@ from trueup.run import InTurn
 from trueup.run.parts import KeptExecutor
 
 Integers = NDArray[np.int64]
-AT_ONCE = 1 << 22
+MAX_DRAWS_SUMMED_AT_ONCE = 1 << 22
 """Draws of counts that are summed at a time."""
-NEEDED = 100.0
+MIN_LISTED_ESS = 100.0
 """Effective size below which a count's draws are few for its interval."""
 
 
@@ -109,7 +109,7 @@ def draw_places(given: PlacesGiven) -> PlacesDrawn:
     rows, at = np.unique(given.areas.rows, return_inverse=True)
     sums = np.zeros((len(rows), len(counts)), np.int64)
     np.add.at(sums, at, counts[:, given.areas.leaves].T)
-    few = int((tables[-1]["ess"] < min(NEEDED, len(counts) / 2)).sum())
+    few = int((tables[-1]["ess"] < min(MIN_LISTED_ESS, len(counts) / 2)).sum())
     files = _files(given, tables, counts, every)
     return PlacesDrawn(files, rows, sums, [t["mean"] for t in tables], np.stack(tops, axis=1), few)
 
@@ -119,7 +119,7 @@ def _figures(posterior: Posterior, margin: Margin) -> Columns:
     cells, draws = posterior.cells, posterior.draws[0]
     if margin.level == cells.tree.levels[-1]:
         return posterior.figures(margin)
-    some = max(1, AT_ONCE // cells.n)
+    some = max(1, MAX_DRAWS_SUMMED_AT_ONCE // cells.n)
     sums = [cells.sum(draws[i : i + some], margin).astype(np.int32) for i in range(0, len(draws), some)]
     return posterior.describe(np.concatenate(sums)[None], posterior.level)
 
@@ -214,7 +214,7 @@ class WrittenHistogram(WantedTables):
             f"By parts: tables of '{levels[cut.level]}' are draws of {above['sweeps']:,} sweeps of chains on the levels above "
             f"and one below (largest R-hat {above['largest_r_hat']:.2f}), which leave {100 * unused:.2g} % of what is known of "
             f"them unused; what is below each was drawn given these by a chain of its own, not required to have converged ("
-            f"{few:,} of {cut.cells.n:,} counts have an effective size below {NEEDED:.0f} or half the draws)."
+            f"{few:,} of {cut.cells.n:,} counts have an effective size below {MIN_LISTED_ESS:.0f} or half the draws)."
         )
         stats = {
             "tier": "approximate",

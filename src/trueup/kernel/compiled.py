@@ -49,11 +49,11 @@ from trueup.kernel import announce_compilation
 from trueup.kernel.machine_code import make_code_late, stamp
 from trueup.version import __version__
 
-LONGEST_WAIT = 60.0
+MAX_WAIT_SECONDS = 60.0
 """Seconds to wait for another process that compiles the same kernel, which takes at most half of that on a slow machine."""
 OBJECTS_BETWEEN_COLLECTIONS = 200_000
 """New objects after which garbage is looked for while a kernel is compiled: at Python's 700 that takes an eighth of the time."""
-WAIT_STEP = 0.02
+SECONDS_BETWEEN_LOCK_CHECKS = 0.02
 """Seconds between two looks at whether it has ended."""
 
 
@@ -208,9 +208,9 @@ class KeptCode(FunctionCache):
         with suppress(OSError):  # a folder that cannot be written, or without locks: compile beside others
             self._impl.locator.ensure_cache_path()
             self._lock = os.open(self._lock_path, os.O_CREAT | os.O_RDWR, 0o666)
-            deadline = time.monotonic() + LONGEST_WAIT
+            deadline = time.monotonic() + MAX_WAIT_SECONDS
             while not _locked(self._lock) and time.monotonic() < deadline:
-                time.sleep(WAIT_STEP)
+                time.sleep(SECONDS_BETWEEN_LOCK_CHECKS)
 
     @property
     def _lock_path(self) -> str:

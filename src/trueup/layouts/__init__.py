@@ -18,9 +18,9 @@ from trueup.kernel.histogram import refines
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 
-OF_PROGRAMS = 1e8
+MAX_VARIANCE_RATIO_IN_PROGRAMS = 1e8
 """Largest ratio of two variances under which optima are proved; from 10^9 on systems of equations are too poor."""
-OF_HISTOGRAMS = 1e10
+MAX_VARIANCE_RATIO_IN_HISTOGRAMS = 1e10
 """Largest ratio of two variances on one level of a histogram tree; from 10^11 on the narrow noise hides whether histograms are
 determined."""
 

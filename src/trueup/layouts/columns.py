@@ -24,7 +24,7 @@ from trueup.kernel.table_walks.gibbs_steps import STRENGTH, Alike
 from trueup.kernel.table_walks.place_masses import NARROW, WIDE
 from trueup.kernel.table_walks.weights import weigh_parts
 from trueup.layouts import without_upper
-from trueup.layouts.histogram import UNSETTLED, histogram_problem
+from trueup.layouts.histogram import MAX_PROJECTION_ERROR_COUNTS, histogram_problem
 from trueup.layouts.prior_inputs import EVEN_SPLITS, PublicNumbers, total_given_bounds
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints
@@ -34,13 +34,13 @@ from trueup.noise import law_named
 
 WINDOWS, SPANS = (8, NARROW), (16, WIDE)
 """Least and most steps of a place's window and of siblings' sums."""
-FEWER = 4
+COLUMNS_PER_PAIR = 4
 """Columns to a pair in a sweep, where no sum of cells is known better than these."""
 STEPS_A_DEVIATION = 4.0
 """Steps to a standard deviation of the noise, at most, where it is wide."""
 MIN_RELATIVE_VARIANCE = 0.1
 """Variance of the noise, of a mean count of a level, above which rates are moved there."""
-MOVED = 50_000
+MAX_CELLS_WITH_RATE_MOVES = 50_000
 """Cells up to which rates are moved: on larger problems few sweeps are made, and more is known of counts."""
 SIGNS = 1, -1, -1, 1
 """Of the columns of a direction."""
@@ -190,7 +190,7 @@ class ColumnProblem(MeasuredRow):
             max(x.sum(dtype=np.int64) for x in starts),
         )
         wide = (scale**2 > MIN_RELATIVE_VARIANCE * total / np.array(self.cells.tree.sizes)) & (
-            self.cells.n <= MOVED
+            self.cells.n <= MAX_CELLS_WITH_RATE_MOVES
         )
         window = int(np.clip(7 * scale[-1], *WINDOWS))
         span = np.clip(14 * scale, *SPANS).astype(np.int64)
@@ -198,7 +198,7 @@ class ColumnProblem(MeasuredRow):
         pairs, squares = self._pairs(), self._squares()
         held = any(h.exact and self.cells.tree.level(h.margin.level) == len(scale) - 1 for h in self.headers)
         singles = (open_[:0] if held else open_)[:, None]
-        exchanges = len(open_) if self._sums_are_narrow else -(-len(open_) // FEWER)
+        exchanges = len(open_) if self._sums_are_narrow else -(-len(open_) // COLUMNS_PER_PAIR)
         turns = np.array([exchanges if len(pairs) else 0, len(open_) // 4 if len(squares) else 0])
         single, pair, square = (self._longest(columns, largest) for columns in (singles, pairs, squares))
         return Directions(
@@ -438,7 +438,7 @@ def default_tables(
     problem = histogram_problem(constraints, headers, folded=True)
     fit, _ = problem.least_squares(values[None])
     fit = replace(fit, values=())  # settling looks at the subtrees' alone
-    close = tolerance_for(values, UNSETTLED)
+    close = tolerance_for(values, MAX_PROJECTION_ERROR_COUNTS)
     del values  # as wide as all else
     seeds = rng.integers(2**63, size=1, dtype=np.uint64)
     found = problem.settle(fit, problem.chains, seeds, Settling(posterior=True, first=problem.first))

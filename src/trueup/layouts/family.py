@@ -20,9 +20,9 @@ from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.settling.descend import SettledTables, Settling, node_keys, settle, settling_sequence
 from trueup.kernel.settling.transport import mixed_keys
-from trueup.layouts import OF_HISTOGRAMS, refuse_wide_levels
+from trueup.layouts import MAX_VARIANCE_RATIO_IN_HISTOGRAMS, refuse_wide_levels
 from trueup.layouts.family_rules import (
-    WIDTH,
+    JOINT_VARIANCE,
     JointTable,
     TableBounds,
     bounded_tables,
@@ -257,7 +257,7 @@ def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> Fam
         If a table is not measured, or no order of the tables keeps its invariants.
     """
     shown = family_cells(constraints)
-    refuse_wide_levels(headers, OF_HISTOGRAMS)
+    refuse_wide_levels(headers, MAX_VARIANCE_RATIO_IN_HISTOGRAMS)
     refuse_unmeasured_tables(shown, headers)
     constraints = closed_constraints(constraints)
     cells = family_cells(constraints)
@@ -280,7 +280,7 @@ def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> Fam
     joint = None
     if shown.joint is not None:
         joint = _joint(shown.joint, cells, headers, least_squares, bases, zeros)
-        wide = WIDTH * max(variance for level in plan for _, variance in level)
+        wide = JOINT_VARIANCE * max(variance for level in plan for _, variance in level)
         plan[joint.level].append((_marginal(cells, bases, shown.joint), wide))
         least_squares = FamilyLeastSquares.prepare(axes, spine, plan)
     tables = tuple(

@@ -3,8 +3,9 @@
 The joint table that closes a ring of tables: as nothing measures it, it is given the values of least interaction.
 Least squares of what is measured estimates sums of the joint table. Cells with these sums, and no interaction beyond what the
 sums say, are found by proportional fitting from equal cells (negative sums count as zero, so that the fit ends near them where
-no table has them all). They enter least squares as if measured, with `WIDTH` times the variance of the widest noise: what is
-measured is hardly moved, and what nothing measures is known no better than that. Errors are stated of what is measured alone.
+no table has them all). They enter least squares as if measured, with `JOINT_VARIANCE` times the variance of the widest noise:
+what is measured is hardly moved, and what nothing measures is known no better than that. Errors are stated of what is measured
+alone.
 """
 
 from __future__ import annotations
@@ -80,13 +81,13 @@ def refuses_bounds(constraints: Constraints) -> str | None:
         return "it keeps no bounds on a ring of tables"
     if not (held := bounded_tables(constraints)):
         return "it keeps bounds that lie within one table, which is settled first"
-    found = [refuses_on_histogram(_within(constraints, i), upper=True) for i in held]
+    found = [refuses_on_histogram(_table_constraints(constraints, i), upper=True) for i in held]
     return None if None in found else found[0]
 
 
 def table_bounds(constraints: Constraints, table: int, spine: Spine) -> TableBounds:
     """Return the bounds of the table that is settled first, level by level."""
-    own = _within(constraints, table)
+    own = _table_constraints(constraints, table)
     fold, levels = Fold.of(own.cells.shape[1:]), own.cells.tree.levels
     marginals = bounded_marginals(own, fold)
     lower, upper = (
@@ -114,7 +115,7 @@ class TableBounds(NamedTuple):
         return lower, () if drawn else upper
 
 
-def _within(constraints: Constraints, table: int) -> Constraints:
+def _table_constraints(constraints: Constraints, table: int) -> Constraints:
     """Return the bounds and invariants of one table as constraints on it alone."""
     part = family_cells(constraints).parts[table]
     one = part if part.attributes else Cells(part.tree, (Attribute("", ("all",)),))
@@ -168,7 +169,7 @@ def closed_zeros(constraints: Constraints, junction: JunctionTree) -> list[NDArr
     return masks
 
 
-WIDTH = 10.0
+JOINT_VARIANCE = 10.0
 """Variance with which the joint table is taken as measured, as a multiple of the widest noise's."""
 FITTING_SWEEPS = 30
 """Sweeps of proportional fitting over all sums."""

@@ -117,7 +117,7 @@ def _ptr(counts: NDArray | Sequence[int]) -> Integers:
     return np.append(0, np.cumsum(counts)).astype(np.int64)
 
 
-def _own(cells: FamilyCells, i: int) -> slice:
+def _cells_of_table(cells: FamilyCells, i: int) -> slice:
     return slice(cells.starts[i], cells.starts[i + 1])
 
 
@@ -127,7 +127,9 @@ def _shared_cells(cells: FamilyCells, i: int, margin: Margin) -> Integers:
 
 
 def _open(cells: FamilyCells, open_: NDArray[np.bool_]) -> dict[str, Any]:
-    held = [cells.starts[i] + np.flatnonzero(open_[_own(cells, i)]) for i in range(len(cells.tables))]
+    held = [
+        cells.starts[i] + np.flatnonzero(open_[_cells_of_table(cells, i)]) for i in range(len(cells.tables))
+    ]
     return {"open_ptr": _ptr([len(part) for part in held]), "open_cells": np.concatenate(held)}
 
 
@@ -141,7 +143,7 @@ def _alike(
         for margin in margins:
             groups = _shared_cells(cells, i, margin)
             part = np.unique(part * (groups.max() + 1) + groups, return_inverse=True)[1].ravel()
-        like[_own(cells, i)] = classes + part
+        like[_cells_of_table(cells, i)] = classes + part
         classes += int(part.max()) + 1
     return {"like": like, **_members("like", like, np.flatnonzero(open_), classes)}
 
@@ -161,7 +163,7 @@ def _edges(cells: FamilyCells, near: Sequence[Sequence[int]], open_: NDArray[np.
         shared = _shared_cells(cells, i, margin)
         side_at.append(sum(map(len, sides)))
         sides.append(shared)
-        own = _members("fibre", shared, np.flatnonzero(open_[_own(cells, i)]), cells.size(margin))
+        own = _members("fibre", shared, np.flatnonzero(open_[_cells_of_table(cells, i)]), cells.size(margin))
         fibre_at.append(ends)
         pointers.append(filled + own["fibre_ptr"])
         ends += len(own["fibre_ptr"])
@@ -190,7 +192,7 @@ def _prior_steps(
     mass = np.zeros(sums_ptr[-1])
     value, widths, apart, blocks, members = np.zeros(cells.n, np.int64), [], [], [], [np.zeros(0, np.int64)]
     for i, own in enumerate(steps):
-        at, first, filled = _own(cells, i), ends[i], sum(widths)
+        at, first, filled = _cells_of_table(cells, i), ends[i], sum(widths)
         for s, margin in enumerate(own):
             group[at, s] = sums_ptr[first + s] + _shared_cells(cells, i, margin)
         finer = [*group[at, 1 : len(own)].T, np.arange(cells.starts[i], cells.starts[i + 1])]
@@ -279,5 +281,5 @@ def _sums_of(cells: FamilyCells, margins: Sequence[Margin]) -> tuple[Integers, l
     found = np.full((cells.n, max(map(len, columns))), -1)
     for i, own in enumerate(columns):
         for at, column in enumerate(own):
-            found[_own(cells, i), at] = column
+            found[_cells_of_table(cells, i), at] = column
     return found, sizes

@@ -28,8 +28,10 @@ from trueup.model.cells import Cells, Margin, detailed
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 
-CONFLICT = 1e-6  # an invariant missed by more than this share of the largest is contradicted by another
-UNSETTLED = 1e-3  # a projection off by more than this (counts) has not been solved
+MAX_INVARIANT_MISS_SHARE = (
+    1e-6  # an invariant missed by more than this share of the largest is contradicted by another
+)
+MAX_PROJECTION_ERROR_COUNTS = 1e-3  # a projection off by more than this (counts) has not been solved
 CONFLICT_CELLS = 50_000  # above this, invariants are held against each other in pairs only
 
 
@@ -99,7 +101,7 @@ class HistogramProblem:
         """
         self._refuse_excluded(values)
         fit = self.tree.fit(self.answers(values))
-        large = CONFLICT * max(1.0, float(np.abs(values).max(initial=0)))
+        large = MAX_INVARIANT_MISS_SHARE * max(1.0, float(np.abs(values).max(initial=0)))
         if fit.conflict[0] > large and (error := self.conflict(values)):
             raise error
         if not self.zeros:

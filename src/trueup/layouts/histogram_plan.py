@@ -12,7 +12,7 @@ from trueup.kernel.histogram import Marginal, marginalise, refines, shape
 from trueup.kernel.histogram.anova import Domain, determines
 from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.kernel.settling.descend import settling_sequence
-from trueup.layouts import OF_HISTOGRAMS, refuse_wide_levels
+from trueup.layouts import MAX_VARIANCE_RATIO_IN_HISTOGRAMS, refuse_wide_levels
 from trueup.model.cells import Cells, Margin, detailed
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured
@@ -31,7 +31,7 @@ def level_plans(
     constraints: Constraints, headers: Sequence[Measured], fold: Fold
 ) -> list[list[tuple[Marginal, float]]]:
     """Return for every level the measured marginals of the folded histograms, with their noise variances."""
-    refuse_wide_levels(headers, OF_HISTOGRAMS)
+    refuse_wide_levels(headers, MAX_VARIANCE_RATIO_IN_HISTOGRAMS)
     cells = constraints.cells
     if part := next((h for h in headers if h.groups is not None), None):
         raise SpecError(
@@ -91,7 +91,7 @@ def level_bounds(
     tables = [np.zeros((1, int(np.prod(shape(m)))), np.int64) for m in marginals]
     for bound in constraints.bounds:
         mine = constraints.cells.marginal(bound.margin.attributes)
-        at = next(i for i, m in enumerate(marginals) if _same(m, fold.marginal(mine)))
+        at = next(i for i, m in enumerate(marginals) if _equal_marginals(m, fold.marginal(mine)))
         if bound.margin.level == level:
             least = _least(constraints.cells, bound)[:, fold.columns(mine)]
             tables[at] = np.maximum(tables[at], least)
@@ -107,7 +107,7 @@ def level_limits(
         if bound.margin.level != level or bound.upper is None:
             continue
         mine = constraints.cells.marginal(bound.margin.attributes)
-        at = next(i for i, m in enumerate(marginals) if _same(m, fold.marginal(mine)))
+        at = next(i for i, m in enumerate(marginals) if _equal_marginals(m, fold.marginal(mine)))
         upper = np.asarray(bound.upper, float)
         upper = upper.reshape(-1, _bounded_groups(constraints.cells, bound).size) if upper.ndim else upper
         most = np.where(_bounded_groups(constraints.cells, bound), np.floor(upper), np.inf)
@@ -141,7 +141,7 @@ def _bounded_groups(cells: Cells, bound: Bound) -> NDArray[np.bool_]:
     return marginalise(mask, cells.marginal(bound.margin.attributes)) > 0
 
 
-def _same(one: Marginal, other: Marginal) -> bool:
+def _equal_marginals(one: Marginal, other: Marginal) -> bool:
     return refines(one, other) and refines(other, one)
 
 

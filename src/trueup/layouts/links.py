@@ -36,7 +36,7 @@ DIVISIONS_A_HOUSEHOLD, EXCHANGES = 3, 6
 """Divisions among kinds of persons that are drawn for each household, and exchanges with others that are drawn for it."""
 MAX_PERSON_CHANGE = 2
 """Two households are changed into two that hold as many persons where one of them changes by so many at most."""
-MORE = 4
+MAX_EXTRA_PERSONS = 4
 """Households are tried with so many persons above the least, at most."""
 
 
@@ -131,7 +131,9 @@ def _paired(pairs: list[tuple[Integers, Integers, int, int]], open_: NDArray[np.
         slack += [_unit(n, dict.fromkeys(persons, 1) | dict.fromkeys(households, -least))]
         slack += [_unit(n, dict.fromkeys(persons, -1) | dict.fromkeys(households, most))]
         changes += _swaps(own, n)
-        for h, size in product(households[open_[households]], range(least, min(least + MORE, most) + 1)):
+        for h, size in product(
+            households[open_[households]], range(least, min(least + MAX_EXTRA_PERSONS, most) + 1)
+        ):
             changes += [_unit(n, {h: 1}) + each for each in _divisions([(own, size)], n, rng)]
     taken = {j for persons, *_ in pairs for j in persons}
     free = np.array([j for j in np.flatnonzero(open_) if j not in taken], np.int64)
@@ -229,7 +231,7 @@ def _households(held: dict[int, list], n: int, rng: np.random.Generator) -> list
     changes, every = [], list(held)
     for h, needs in held.items():
         changes += [_unit(n, {h: 1}) + each for each in _divisions(needs, n, rng)]
-        for other in _some(every, h, rng):
+        for other in _exchange_partners(every, h, rng):
             more = [(of, many - less) for (of, many), (_, less) in zip(needs, held[other])]
             changes += [
                 _unit(n, {h: 1}) - _unit(n, {other: 1}) + each for each in _divisions(more, n, rng)[:2]
@@ -247,7 +249,7 @@ def _households(held: dict[int, list], n: int, rng: np.random.Generator) -> list
     return changes
 
 
-def _some(every: list[int], h: int, rng: np.random.Generator) -> list[int]:
+def _exchange_partners(every: list[int], h: int, rng: np.random.Generator) -> list[int]:
     """Return the neighbours of a household kind, and some random other kinds."""
     at = every.index(h)
     near = [every[k] for k in (at - 1, at + 1) if 0 <= k < len(every)]

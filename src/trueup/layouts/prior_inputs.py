@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Reals = NDArray[np.float64]
 
 
-FLOOR = 0.5
+MIN_PUBLIC_SHARE = 0.5
 """Least public share, in units of its column: a share of 0 would forbid people where the column counts none."""
 
 
@@ -150,7 +150,7 @@ def numbers_of_nodes(prior: Hierarchical, nested: NestedTree) -> PublicNumbers:
     log_share = np.broadcast_to(0.0, n)  # an array of one number, which takes no memory
     if prior.shares != "uniform":
         weight = np.ones(n)
-        weight[leaves] = np.maximum(public_shares(prior.shares, nested), FLOOR)
+        weight[leaves] = np.maximum(public_shares(prior.shares, nested), MIN_PUBLIC_SHARE)
         for v in inner:
             weight[v] = weight[nested.child_ptr[v] : nested.child_ptr[v + 1]].sum()
         log_share = np.log(weight)
@@ -173,7 +173,7 @@ def numbers_of_places(prior: Hierarchical, tree: Tree) -> PublicNumbers:
 
 MOST_TOTALS = 1 << 20
 """Totals of a tree up to which their prior given bounds is a table."""
-FAR = 20.0
+MAX_TOTAL_DEVIATIONS = 20.0
 """Standard deviations of noise above the measured total beyond which no total is possible."""
 
 
@@ -257,7 +257,7 @@ def total_of_tree(problem: TreeProblem, prior: object, values: NDArray) -> tuple
 def _likely_totals(headers: Sequence[Measured], values: Sequence[NDArray]) -> tuple[float, float]:
     """Return limits within which the total almost surely lies."""
     sums = np.array([float(np.sum(v)) for v in values])
-    noise = FAR * np.array(
+    noise = MAX_TOTAL_DEVIATIONS * np.array(
         [0.0 if h.exact else (h.law.variance * len(v)) ** 0.5 for h, v in zip(headers, values, strict=True)]
     )
-    return float((sums - noise).max()), max(float(np.rint((sums + noise).min())), FAR)
+    return float((sums - noise).max()), max(float(np.rint((sums + noise).min())), MAX_TOTAL_DEVIATIONS)

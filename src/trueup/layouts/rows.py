@@ -97,7 +97,7 @@ def _flat_total(prior: FlatTotal, each: Any, whole: Any, box: Reals):
 
 
 Reals = NDArray[np.float64]
-SLACK = 1e-6
+ROW_TOLERANCE_COUNTS = 1e-6
 """Counts by which a row may miss its bound: rules with fractions are sums of rounded terms."""
 
 
@@ -140,7 +140,7 @@ class RowProblem:
         SpecError
             If the prior is for another number of cells.
         """
-        held, box = _held(problem, values)
+        held, box = _hard_rows(problem, values)
         blocks, table, box = prior_blocks(prior, box)
         perturbed, table, rough = _perturbed(problem, values, table)
         box = _closed(perturbed, box)
@@ -157,15 +157,15 @@ class RowProblem:
         blocks = (*self.noisy, *self.perturbed, self.held, *self.prior)
         matrix = scipy.sparse.vstack([b.matrix for b in blocks], format="csc")
         factors = np.vstack([b.factors for b in blocks])
-        factors[:, LOW] -= SLACK
-        factors[:, HIGH] += SLACK
+        factors[:, LOW] -= ROW_TOLERANCE_COUNTS
+        factors[:, HIGH] += ROW_TOLERANCE_COUNTS
         index = (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data.astype(float))
         return Rows(*index, factors, self.table)
 
     @cached_property
     def fixed(self) -> NDArray[np.bool_]:
         """Return a mask of the exact rows."""
-        return self.rows.factors[:, HIGH] - self.rows.factors[:, LOW] <= 2 * SLACK
+        return self.rows.factors[:, HIGH] - self.rows.factors[:, LOW] <= 2 * ROW_TOLERANCE_COUNTS
 
     @cached_property
     def limits(self) -> tuple[Any, Reals, Reals]:
@@ -282,7 +282,7 @@ def _closed(blocks: tuple[FactorBlock, ...], box: Reals) -> Reals:
     return box
 
 
-def _held(problem: LinearProblem, values: NDArray) -> tuple[FactorBlock, Reals]:
+def _hard_rows(problem: LinearProblem, values: NDArray) -> tuple[FactorBlock, Reals]:
     """Return rows with hard bounds, and single-cell bounds tightened by those of one cell."""
     polyhedron = problem.polyhedron(values)
     matrix, (low, high) = polyhedron.matrix, polyhedron.bounds
@@ -295,6 +295,6 @@ def _held(problem: LinearProblem, values: NDArray) -> tuple[FactorBlock, Reals]:
     single = np.diff(matrix.indptr) == 1
     cell, weight = matrix[single].indices, matrix[single].data
     ends = np.sort(np.stack([low[single], high[single]]) / weight, axis=0)
-    np.maximum.at(box[0], cell, np.ceil(ends[0] - SLACK))
-    np.minimum.at(box[1], cell, np.floor(ends[1] + SLACK))
+    np.maximum.at(box[0], cell, np.ceil(ends[0] - ROW_TOLERANCE_COUNTS))
+    np.minimum.at(box[1], cell, np.floor(ends[1] + ROW_TOLERANCE_COUNTS))
     return FactorBlock(matrix[~single], low=low[~single], high=high[~single]), box

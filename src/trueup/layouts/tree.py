@@ -143,7 +143,7 @@ def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeP
     """
     nested = constraints.nested
     lower, upper = _bounds(constraints, nested)
-    at = tuple(_at(nested, header) for header in headers)
+    at = tuple(_measured_nodes(nested, header) for header in headers)
     precision = np.zeros(nested.level_ptr[-1])
     exact = np.zeros(len(precision), dtype=bool)
     for header, nodes in zip(headers, at):
@@ -240,7 +240,7 @@ def largest_adjustment(problem: TreeProblem, nodes: Reals, x: NDArray) -> float:
     return float(max(moved.max(initial=0.0), -moved.min(initial=0.0)))
 
 
-def _at(nested: NestedTree, header: Measured) -> slice | NDArray[np.int64]:
+def _measured_nodes(nested: NestedTree, header: Measured) -> slice | NDArray[np.int64]:
     margin = canonical(nested.cells, header.margin)
     return nested.at(margin) if header.groups is None else nested.of(margin)[header.groups]
 

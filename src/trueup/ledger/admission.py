@@ -31,13 +31,13 @@ def afford(state: Totals, request: Request, when: str) -> None:
         has no cap, or a cap would be exceeded.
     """
     account_terms(state, request.dataset)
-    _refuse_stranger(state, request.dataset, request.analyst)
+    _refuse_uncapped_analyst(state, request.dataset, request.analyst)
     _refuse_undeclared(state, request)
     for owner in request.owners:
         caps = state.caps.get(owner)
         if caps is None and owner[1] is not None and not state.analysts(request.dataset):
             continue
-        _within(owner, request.loss, caps or {}, state.spent_at(owner, when))
+        _refuse_over_cap(owner, request.loss, caps or {}, state.spent_at(owner, when))
 
 
 def account_terms(state: Totals, dataset: str) -> Terms:
@@ -51,7 +51,7 @@ def account_terms(state: Totals, dataset: str) -> Terms:
     return state.terms[dataset]
 
 
-def _refuse_stranger(state: Totals, dataset: str, analyst: str) -> None:
+def _refuse_uncapped_analyst(state: Totals, dataset: str, analyst: str) -> None:
     analysts = state.analysts(dataset)
     if analysts and analyst not in analysts:
         raise BudgetError(
@@ -109,7 +109,7 @@ def _answerable(state: Totals, request: Request) -> None:
         )
 
 
-def _within(owner: Owner, loss: Loss, caps: Caps, spent: Loss) -> None:
+def _refuse_over_cap(owner: Owner, loss: Loss, caps: Caps, spent: Loss) -> None:
     """Check the caps of one owner; a cap in rho also bounds losses in epsilon, but not conversely."""
     total = spent + loss
     covered = {"epsilon": "epsilon" in caps or "rho" in caps, "rho": "rho" in caps, "delta": "delta" in caps}

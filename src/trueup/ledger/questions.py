@@ -83,7 +83,7 @@ def questions(spec: Spec, cells: Cells, rows: int | None = None) -> tuple[Questi
     rows
         How many rows the table is held to; each number is a rule of its own.
     """
-    return (*_descriptions(spec, cells, rows), *_rules(spec, cells, rows))
+    return (*_descriptions(spec, cells, rows), *_rule_questions(spec, cells, rows))
 
 
 def invariants(spec: Spec, cells: Cells) -> tuple[Question, ...]:
@@ -145,7 +145,7 @@ def _descriptions(spec: Spec, cells: Cells, rows: int | None) -> Iterator[Questi
     yield Question.of("the table can be read: whole numbers from 0, one row for each cell", table, "table")
 
 
-def _rules(spec: Spec, cells: Cells, rows: int | None) -> Iterator[Question]:
+def _rule_questions(spec: Spec, cells: Cells, rows: int | None) -> Iterator[Question]:
     described, part = _described(spec, cells), spec.constraints
     if rows is not None:
         asked = Question.of(f"the table has {rows:,} rows", {"source": described["source"], "rows": rows})

@@ -132,7 +132,7 @@ def read_request(given: Mapping[str, Any]) -> Request:
 
 
 Neighbours = Literal["add-remove", "replace"]
-CHECKS = 3
+DEFAULT_UNLISTED_RULES = 3
 """Unlisted rules that an account answers, unless told otherwise."""
 
 
@@ -174,7 +174,7 @@ class Terms:
     unit: str
     neighbours: Neighbours
     invariants: Mapping[str, str] = field(default_factory=dict)
-    checks: int = CHECKS
+    checks: int = DEFAULT_UNLISTED_RULES
     listed: tuple[Question, ...] = ()
     renews: Literal["", "yearly"] = ""
     series: Literal["", "monthly"] = ""

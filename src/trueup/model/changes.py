@@ -106,7 +106,7 @@ def _two_values(attribute: Attribute) -> Attribute:
 
 MAX_SEARCH_STEPS = 200_000
 """Partial changes that the search may visit by default: a few seconds."""
-PAIRS = 5000
+MAX_COMPARED_TWIN_KINDS = 5000
 """Kinds of twins up to which every pair is compared."""
 
 
@@ -242,11 +242,11 @@ def _farthest(kinds: NDArray, weight: NDArray) -> tuple[NDArray[np.bool_], bool]
     With too many kinds to compare every pair, a pair that differs in all of them is looked for; else it is not sure.
     """
     best, most = np.zeros(len(kinds), bool), -1
-    for kind in kinds.T[:PAIRS]:
+    for kind in kinds.T[:MAX_COMPARED_TWIN_KINDS]:
         differs = kinds != kind[:, None]
         total = weight @ differs
         if len(total) and total.max() > most:
             best, most = differs[:, int(np.argmax(total))], total.max()
         if best.all():
             return best, True
-    return best, kinds.shape[1] <= PAIRS
+    return best, kinds.shape[1] <= MAX_COMPARED_TWIN_KINDS

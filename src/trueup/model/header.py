@@ -14,7 +14,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.noise.law import Law, Words
 from trueup.noise.laws.undrawn import Exact
 
-VANISHING = 1e-100
+VANISHING_VARIANCE = 1e-100
 """Variance (counts squared) below which noise is none: one draw in 10^100 would differ from 0, and weights
 1 / variance, of which methods form sums and products, would leave double precision."""
 
@@ -49,7 +49,7 @@ class Measured:
         # A manifest holds no lattice, without which this law has no variance; it was looked at when it was planned.
         law: Any = self.law
         unbound = not law.factors and law.lattice is None
-        if not self.exact and not unbound and not self.law.variance >= VANISHING:
+        if not self.exact and not unbound and not self.law.variance >= VANISHING_VARIANCE:
             raise SpecError(
                 f"the budget of query '{self.query}' is so large that its noise vanishes",
                 remedy="lower the budget, or declare the counts an invariant",

@@ -23,7 +23,7 @@ Matrix = NDArray[np.int64]
 
 MAX_KINDS = 5000
 """Kinds of combinations up to which counts that follow from several invariants together are looked for."""
-FLAT = 2000
+MAX_CELLS_WRITTEN_OUT = 2000
 """Finest cells up to which invariants on named places are written out."""
 
 
@@ -77,7 +77,7 @@ class Kept:
 
         cells, free = constraints.cells, ~constraints.zero_cells
         one, rows = Tree.from_columns(["all"], [{}]), np.ones((int(total), int(free.sum())), np.int64)
-        complete = free.sum() <= FLAT
+        complete = free.sum() <= MAX_CELLS_WRITTEN_OUT
         if complete:
             rows = np.vstack([invariant_matrix(constraints).toarray()[:, free], rows])
         return cls(cells, one, free, ((0, rows[rows.any(axis=1)]),), True, bool(complete))

@@ -167,7 +167,7 @@ def plan_adding_up(
 ) -> dict[str, LatticePlan]:
     """Return the law of each level of a query whose noise adds up, and notes on it."""
     cells, levels = constraints.cells, sorted(query.budgets, key=constraints.cells.tree.level)
-    if why := _misfit(query, constraints):
+    if why := _lattice_misfit(query, constraints):
         raise SpecError(f"query '{query.name}' has noise '{query.noise}', {why[0]}", needed=why[1])
     margins = [query_margin(cells, query, level) for level in levels]
     sizes = [cells.size(margin) for margin in margins]
@@ -201,7 +201,7 @@ def _level_step(spec: Spec, reach: Reach, size: int) -> Sensitivity:
     return step if step.l1 else reach.sensitivity("add-remove", cells=size)
 
 
-def _misfit(query: Query, constraints: Constraints) -> tuple[str, str] | None:
+def _lattice_misfit(query: Query, constraints: Constraints) -> tuple[str, str] | None:
     """Return what is wrong with the noise of a query and what is needed, or None."""
     if len(query.budgets) < 2:
         return "and is measured at one level alone", "a total and its parts: two levels or more"

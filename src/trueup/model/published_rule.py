@@ -109,9 +109,13 @@ class PublishingRule:
     def with_code(self, meaning: CodeMeaning) -> PublishingRule:
         """Return the rule of a table with one more code for hidden counts or values."""
         ends = self._ends(meaning)
-        if meaning.of == "count" and meaning.every and not any(_within(ends, each) for each in self.hidden):
+        if (
+            meaning.of == "count"
+            and meaning.every
+            and not any(_range_contains(ends, each) for each in self.hidden)
+        ):
             return replace(self, hidden=(*self.hidden, ends))
-        if meaning.of == "published" and not any(_within(ends, each) for each in self.concealed):
+        if meaning.of == "published" and not any(_range_contains(ends, each) for each in self.concealed):
             return replace(self, concealed=(*self.concealed, ends))
         return self
 
@@ -137,7 +141,7 @@ class PublishingRule:
         return ShownCounts(self.law, self.hidden)
 
 
-def _within(inner: Range, outer: Range) -> bool:
+def _range_contains(inner: Range, outer: Range) -> bool:
     return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 

@@ -35,7 +35,7 @@ from trueup.privacy import Loss, compose
 
 MAX_WHOLE_TREE_CELLS = 600
 """Cells up to which changes are searched on the whole tree, where losses are exact; beyond, on folded trees."""
-BASIS = 150
+MAX_BASIS_CELLS = 150
 """Cells up to which a search that ends early is replaced by a bound from a reduced basis."""
 MAX_CHANGE_NORM = 128
 """Largest L1 norm that is looked for."""
@@ -177,7 +177,7 @@ class Sought:
     def _bounded(self) -> list[Found]:
         """Return bounds on the norms from a reduced basis of the lattice."""
         matrix = self.search.matrix
-        if matrix.shape[1] > BASIS:
+        if matrix.shape[1] > MAX_BASIS_CELLS:
             raise Exhausted
         basis = algebra.basis(matrix)
         norms = np.abs(basis).sum(axis=1)

@@ -91,7 +91,7 @@ def refuse_disagreement(spec: SpecDocument) -> None:
     _parents_have_a_file(spec)
     _limits_have_a_file(spec)
     _columns_are_free(spec)
-    for where, margin in _margins(spec):
+    for where, margin in _margins_of_spec(spec):
         refuse_unknown_name(margin[0], [level.name for level in spec.levels], "level", where)
         _refuse_misnamed(spec, margin[1], where)
     _conditions_are_known(spec)
@@ -151,7 +151,7 @@ def _columns_are_free(spec: SpecDocument) -> None:
         )
 
 
-def _margins(spec: SpecDocument):
+def _margins_of_spec(spec: SpecDocument):
     for query in spec.queries:
         yield from ((f"query '{query.name}'", (level, query.attributes)) for level in query.budgets)
     for part in (*spec.constraints.invariants, *spec.constraints.bounds):

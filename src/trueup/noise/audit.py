@@ -28,7 +28,7 @@ from trueup.noise.samplers.gaussian import GaussianTable, GaussianWide
 from trueup.noise.samplers.geometric import TwoSidedGeometric
 
 Cdf = Callable[[int], Decimal]
-_DIGITS = 60
+_DECIMAL_DIGITS = 60
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def check_first_words(law: Any) -> FirstWords:
     >>> check_first_words(DiscreteLaplace("1/10"))
     FirstWords(tables=1, cells=65536, undecided=182, wrong=0)
     """
-    with localcontext(Context(prec=_DIGITS)):
+    with localcontext(Context(prec=_DECIMAL_DIGITS)):
         found = [(table, wrong_cells(table, cdf)) for table, cdf in _tables(law)]
     lookups = [table.lookup for table, _ in found]
     return FirstWords(
@@ -133,9 +133,9 @@ def _decimal(value: Fraction) -> Decimal:
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
-_BLOCK = 1 << 22
-_WIDEST = 1 << 20
-_EVENTS = 64
+_DRAWS_PER_BLOCK = 1 << 22
+_MAX_REACH_COUNTS = 1 << 20
+_MAX_EVENTS = 64
 _ONE = Sensitivity.of(cells=1, each=1)
 
 
@@ -279,21 +279,21 @@ def audit_histogram(law: Any, size: int, words: Words) -> Integers:
     """Count `size` draws at `-reach .. reach`, with draws beyond counted at the ends."""
     reach = _audited_reach(law)
     counts = np.zeros(2 * reach + 1, dtype=np.int64)
-    for start in range(0, size, _BLOCK):
-        noise = law.sample(min(_BLOCK, size - start), words)
+    for start in range(0, size, _DRAWS_PER_BLOCK):
+        noise = law.sample(min(_DRAWS_PER_BLOCK, size - start), words)
         counts += np.bincount(np.clip(noise, -reach, reach) + reach, minlength=len(counts))
     return counts
 
 
 def _audited_reach(law: Any) -> int:
-    return int(min(law.reach(1e-12), _WIDEST)) + 2
+    return int(min(law.reach(1e-12), _MAX_REACH_COUNTS)) + 2
 
 
 def claimed_epsilon(law: Any, delta: float) -> float:
     """Return the epsilon at `delta` that the law's mass implies when one count changes by one."""
     # The ratio of the masses of X and X + 1 falls in k, so the best tests are the events X <= k, and
     # epsilon(delta) is the largest log((F(k) - delta) / F(k - 1)).
-    k = np.arange(-int(min(law.reach(1e-300), 2 * _WIDEST)) - 1, 1.0)
+    k = np.arange(-int(min(law.reach(1e-300), 2 * _MAX_REACH_COUNTS)) - 1, 1.0)
     above, below = law.cdf(k) - delta * (1 + 1e-12), law.cdf(k - 1)
     with np.errstate(divide="ignore"):
         ratios = np.log(above[above > 0]) - np.log(below[above > 0])
@@ -324,7 +324,7 @@ def _events(law: Any, size: int) -> Integers:
     k = np.arange(2 - _audited_reach(law), 1)
     frequent = k[law.cdf(k - 1) * size > 100]
     chosen = frequent if len(frequent) else k[-1:]
-    return chosen[np.unique(np.linspace(0, len(chosen) - 1, _EVENTS).astype(np.int64))]
+    return chosen[np.unique(np.linspace(0, len(chosen) - 1, _MAX_EVENTS).astype(np.int64))]
 
 
 def log_ratios(law: Any, counts: Integers) -> tuple[LogRatio, ...]:

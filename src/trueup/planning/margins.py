@@ -62,13 +62,13 @@ def margin_ratio(expected: Expected, precisions: Reals, target: Target) -> float
     weights, times, of = (
         np.concatenate([part[i] for part in parts]) / (np.sqrt(variance) if i == 0 else 1) for i in range(3)
     )
-    leading = _leading(weights**2 * times / of, times)
+    leading = _leading_variance_terms(weights**2 * times / of, times)
     if len(leading) == 1 and times[leading][0] == 1:
         return _of_one(float(of[leading][0]), target.confidence) / float(np.sqrt(variance))
     return _quantile(weights[leading], times[leading], of[leading], variance, target.confidence / 100)
 
 
-def _leading(shares: Reals, times: Reals) -> NDArray[np.int64]:
+def _leading_variance_terms(shares: Reals, times: Reals) -> NDArray[np.int64]:
     """Return the terms with most of the variance; the rest is nearly normal."""
     kurtosis = shares**2 / times
     order = np.argsort(-kurtosis)

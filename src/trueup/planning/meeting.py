@@ -17,7 +17,7 @@ from trueup.noise.law import Reals
 from trueup.planning import Target, read_targets
 from trueup.planning.allocation import Allocation, Certificate, exact_amounts
 from trueup.planning.margins import margin_ratio, normal_ratio
-from trueup.planning.optimum import GAP, Hyperbolic, Optimum, least_hyperbolic
+from trueup.planning.optimum import MAX_COST_GAP, Hyperbolic, Optimum, least_hyperbolic
 from trueup.planning.outcome import (
     about_discrete,
     about_local_optima,
@@ -40,7 +40,7 @@ def meet(task: PlanningTask, total: Fraction | None, gap: float | None = None) -
         _refuse_areas(task)
         task.prices.refuse(total or 0)
         return _meet_pure(task, total, per_deviation, quick=gap is not None)
-    found = task.limits(per_deviation).least(task.prices.price, task.found.precisions, gap or GAP)
+    found = task.limits(per_deviation).least(task.prices.price, task.found.precisions, gap or MAX_COST_GAP)
     task.found.precisions = found.precisions
     costs = pruned(task, task.prices.cost(found.precisions))
     if total is None:
@@ -201,7 +201,7 @@ def _needed_factor(task: PlanningTask, costs: Reals, per_deviation: Reals) -> fl
     return float((_variances(task, p) / limits).max())
 
 
-LIVE = 5e-2
+MAX_QUICK_PLAN_GAP = 5e-2
 """A quick plan may cost more than the least by this share."""
 
 
@@ -279,4 +279,4 @@ class Planner:
         wanted = read_targets(texts, self._task.constraints)
         if any(target.margin not in self._task.tables for target in wanted):
             self._task = PlanningTask.of(self._problem, None, texts, None, "equal")
-        return meet(self._task.aimed_at(wanted), total, gap=LIVE if quick else None)
+        return meet(self._task.aimed_at(wanted), total, gap=MAX_QUICK_PLAN_GAP if quick else None)

@@ -38,7 +38,7 @@ from trueup.noise.law import Reals
 Evaluate = Callable[[Reals], tuple[Reals, Reals]]
 """From precisions (k,) to variances as shares of their limits (j,), and minus their derivatives (j, k)."""
 
-GAP = 2e-5
+MAX_COST_GAP = 2e-5
 """Solves stop when no plan can be cheaper by more than this share."""
 ROUNDS, IDLE = 200, 8
 """Rounds of a solve, and those after which it stops if its bounds no longer approach each other."""
@@ -46,7 +46,7 @@ CYCLE, SLOWEST_RATE = 8, 0.03
 """Steps of a Chebyshev cycle, and the slowest rate of convergence that it is made for."""
 MOST_EPSILON = 300.0
 """Epsilon of one query, for each unit of its sensitivity, beyond which a variance is no floating-point number."""
-SAME = 0.01
+MAX_PRECISION_DIFFERENCE = 0.01
 """Largest difference of precisions, as a share of their sum, between a solution and the optimum that it leads to."""
 SLACK, TAKEN = 1e-9, 10
 """By how much a solution may miss an inequality (relative), and how many missed ones a program takes at a time."""
@@ -160,7 +160,7 @@ class Limits:
     evaluations: int = 0
     binding: set[int] = field(default_factory=set)
 
-    def least(self, price: Reals, start: Reals | None = None, gap: float = GAP) -> Optimum:
+    def least(self, price: Reals, start: Reals | None = None, gap: float = MAX_COST_GAP) -> Optimum:
         """Return the cheapest precisions that satisfy every limit, within the relative `gap`."""
         if (
             start is not None and self.rows
@@ -253,7 +253,7 @@ def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]
 def _linearised(limits: Limits, prices: Hyperbolic, start: Reals, known: Sequence[Optimum]) -> Optimum:
     """Return a local optimum by repeatedly linearising concave prices.
 
-    A solution that comes as near as `SAME` to an optimum that is known leads there, and is not followed.
+    A solution that comes as near as `MAX_PRECISION_DIFFERENCE` to an optimum that is known leads there, and is not followed.
     """
     best: Optimum | None = None
     price = prices.slope(start)
@@ -263,7 +263,10 @@ def _linearised(limits: Limits, prices: Hyperbolic, start: Reals, known: Sequenc
         if best is not None and cost >= best.cost * (1 - 1e-4):
             break
         for one in known:
-            if np.abs(found.precisions - one.precisions).max() <= SAME * one.precisions.sum():
+            if (
+                np.abs(found.precisions - one.precisions).max()
+                <= MAX_PRECISION_DIFFERENCE * one.precisions.sum()
+            ):
                 return one
         best = Optimum(found.precisions, cost, 0.0, limits.evaluations)
         start, price = found.precisions, prices.slope(found.precisions)
@@ -293,7 +296,7 @@ def least_error(price: Reals, evaluate: Evaluate) -> tuple[Reals, float, float]:
         value, slopes = evaluate(costs / price)
         ratio = slopes[0] / price / value[0]
         best = min(best, (float(ratio.max() - 1), float(value[0]), costs), key=lambda one: one[:2])
-        if best[0] < GAP:
+        if best[0] < MAX_COST_GAP:
             break
         power = 0.9 if step < 6 else 0.5 / roots[(step - 6) % CYCLE]
         costs = np.maximum(costs * np.clip(ratio**power, 0.01, 100), 1e-12)

@@ -36,7 +36,7 @@ from trueup.planning.allocation import Allocation, Certificate, Reached
 from trueup.planning.optimum import Hyperbolic
 from trueup.planning.task import PlanningTask, priced_table
 
-ROUNDS = 300
+MAX_ROUNDS = 300
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def _rho_bound(parts, at, wanted: Sequence[Wanted], known, *, replace: bool, fix
     rows = holds * np.array([s / w.limit for s, w in zip(scale, wanted)])
     share = np.ones(len(wanted)) if fixed else np.full(len(wanted), 1 / len(wanted))
     best = 0.0
-    for _ in range(1 if fixed else ROUNDS):
+    for _ in range(1 if fixed else MAX_ROUNDS):
         roots = np.sqrt(rows @ share)
         best = max(best, float(times @ roots))
         share = share * (rows.T @ np.divide(times, roots, out=np.zeros_like(roots), where=roots > 0))

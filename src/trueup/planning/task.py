@@ -31,7 +31,7 @@ from trueup.planning.optimum import Limits
 Noise = dict[Margin, tuple[Measured, Charge | None]]
 Preset = Literal["equal", "relative", "no-worse"]
 
-NEWEST = 4
+INEQUALITIES_PER_TARGET = 4
 """So many inequalities about each target serve the next plan."""
 
 MAX_TABLES_LEFT_OUT = 6
@@ -62,7 +62,7 @@ class Findings:
     def known(self, targets: Sequence[Target], limits: Reals) -> list[Reals]:
         """Return the newest inequalities on targets, scaled to their limits."""
         held = [(self.rows.get((t.margin, t.mean)), limit) for t, limit in zip(targets, limits)]
-        return [np.stack(rows[-NEWEST:]) * limit for rows, limit in held if rows]
+        return [np.stack(rows[-INEQUALITIES_PER_TARGET:]) * limit for rows, limit in held if rows]
 
     def learn(self, targets: Sequence[Target], limits: Reals, at: NDArray[np.intp], rows: Reals) -> None:
         """Remember new inequalities."""

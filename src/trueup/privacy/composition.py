@@ -250,7 +250,7 @@ MAX_DIRECT_LOSSES, SHORT = 1 << 20, 1 << 12
 """Most losses of a convolution that is summed as it is: of all steps, and of those of one kind."""
 LEAST_DELTA = 1e-60
 """Smallest delta, less what counts as infinite, that is looked at: probabilities of it are doubles."""
-CLOSE = 1e-9
+EPSILON_RELATIVE_TOLERANCE = 1e-9
 """Relative accuracy to which epsilon is looked for."""
 
 
@@ -282,12 +282,12 @@ def composed_epsilon(composed: Composed, delta: Fraction) -> float:
     if not steps:
         return 0.0
     most = rounded_up(fsum(number * losses.most for losses, number in steps))
-    masses = _summed(steps) if _few(steps) else on_grid(steps, left)
+    masses = _sum_of_losses(steps) if _few(steps) else on_grid(steps, left)
     found = min(most, _least_epsilon(masses, left, most)) if masses is not None else most
-    return max(0.0, found + _shift(steps))
+    return max(0.0, found + _rounding_shift(steps))
 
 
-def _shift(steps: Composed) -> float:
+def _rounding_shift(steps: Composed) -> float:
     """Return by how much rounded losses may be too small."""
     return rounded_up(8 * ROUNDING * sum(n * max(abs(losses.least), abs(losses.most)) for losses, n in steps))
 
@@ -299,7 +299,7 @@ def _least_epsilon(masses: LossMasses, delta: float, most: float) -> float:
     low, high = 0.0, most
     if masses.delta(high) > delta:
         return inf
-    while high - low > CLOSE * high:
+    while high - low > EPSILON_RELATIVE_TOLERANCE * high:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if masses.delta(middle) <= delta else (middle, high)
     return high
@@ -314,7 +314,7 @@ def _few(steps: Composed) -> bool:
     return max(sizes) <= SHORT and together <= MAX_DIRECT_LOSSES
 
 
-def _summed(steps: Composed) -> LossMasses:
+def _sum_of_losses(steps: Composed) -> LossMasses:
     loss, p = np.zeros(1), np.ones(1)
     for losses, number in steps:
         mass = _powered(np.exp(losses.log_mass) * (1 + losses.slack), number)

@@ -51,7 +51,7 @@ MOST_SUMS = 40
 """Sums of published tables whose errors are simulated with those of the tables."""
 MAX_EXACT_COUNT = 2**53
 """Whole numbers up to this are exact in double precision, in which the methods compute."""
-BEFORE_NOISE = 2**52
+MAX_TRUE_COUNT = 2**52
 """Largest true count or sum, so that noisy ones stay below `MAX_EXACT_COUNT`: no law's noise nears 2^52."""
 
 

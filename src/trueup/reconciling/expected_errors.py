@@ -33,7 +33,7 @@ WORK = 2**18
 """Cells that are reconciled in all, replicates times cells, by a method of effort 1."""
 DRAWN_CELL_COST = 8
 """Time of a cell of a drawn population, relative to a reconciled one: 1 in histograms, 25 in trees; 8 is between."""
-POPULATIONS = 20
+MAX_POPULATIONS = 20
 """Most populations that are drawn."""
 MIN_REPLICATES, MAX_REPLICATES = 8, 200
 """Fewest replicates (a problem too large for so many is represented by some of its places), and most."""
@@ -128,7 +128,7 @@ def populations(cells: Cells, work: int) -> int:
     >>> [populations(Cells(Tree.from_columns(["all", "area"], [{}, {"area": np.arange(n)}])), WORK) for n in (9, 5000, 10**6)]
     [20, 6, 1]
     """
-    return int(np.clip(work // (cells.n * DRAWN_CELL_COST), 1, POPULATIONS))
+    return int(np.clip(work // (cells.n * DRAWN_CELL_COST), 1, MAX_POPULATIONS))
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from trueup.kernel.settling.descend import Settling
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.layouts.family import FamilyProblem, family_problem
 from trueup.layouts.family_rules import refuses_bounds
-from trueup.layouts.histogram import UNSETTLED
+from trueup.layouts.histogram import MAX_PROJECTION_ERROR_COUNTS
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
@@ -98,7 +98,7 @@ class FamilyTree(FromTheTop):
         stats = settling_stats(*tables)
         solved = not stats["units without a place"] and stats[
             "largest optimality residual (counts)"
-        ] <= tolerance_for(rows, UNSETTLED)
+        ] <= tolerance_for(rows, MAX_PROJECTION_ERROR_COUNTS)
         counts = state.shown.of_closed(counts)
         counts = np.rint(counts).astype(np.int64) if self.integer else counts
         return Solution(counts, Status.SOLVED if solved else Status.UNSOLVED, stats)
@@ -237,7 +237,7 @@ class FamilySegment:
         largest = max((float(np.abs(t).max(initial=0)) for level in answers for t in level), default=0.0)
         solved = not stats["units without a place"] and stats[
             "largest optimality residual (counts)"
-        ] <= tolerance_for(np.array([largest]), UNSETTLED)
+        ] <= tolerance_for(np.array([largest]), MAX_PROJECTION_ERROR_COUNTS)
         return Settlement(tables, self.levels[first:], stats, solved)
 
     def split(self, tables: NDArray, level: int) -> dict[int, NDArray]:

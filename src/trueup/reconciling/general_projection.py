@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trueup.arrays.projection import Whole, nearest_point
 from trueup.kernel import Status, largest
 from trueup.kernel.linear.programs import Answer
-from trueup.layouts import OF_PROGRAMS, refuse_wide_span
+from trueup.layouts import MAX_VARIANCE_RATIO_IN_PROGRAMS, refuse_wide_span
 from trueup.layouts.linear import LinearProblem, log_slope, refuse_unmeasured_rows
 from trueup.model.cells import Cells
 from trueup.model.constraints import ONE_TABLE, Constraints
@@ -73,7 +73,7 @@ class GeneralProjection(Method):
         """Write all constraints as rows."""
         problem = LinearProblem(constraints, tuple(headers))
         refuse_unmeasured_rows(problem)
-        refuse_wide_span(headers, OF_PROGRAMS)
+        refuse_wide_span(headers, MAX_VARIANCE_RATIO_IN_PROGRAMS)
         return problem
 
     def apply(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Solution:
@@ -111,7 +111,7 @@ def largest_gap(answers: Sequence[Answer]) -> float | None:
     return None if None in gaps else largest(g for g in gaps if g is not None)
 
 
-MOST_CELLS = 20_000  # above this, the answer is that it was not solved
+MAX_PROJECTED_CELLS = 20_000  # above this, the answer is that it was not solved
 
 
 def at_once(
@@ -131,7 +131,7 @@ def at_once(
         If it is proved that the rules exclude each other; it names them.
     """
     problem = LinearProblem(constraints, tuple(headers))
-    if constraints.cells.n > MOST_CELLS:
+    if constraints.cells.n > MAX_PROJECTED_CELLS:
         return Answer(np.zeros(constraints.cells.n), Status.UNSOLVED, np.inf, np.inf, None)
     general = GeneralProjection(rounding="controlled" if whole else "none", seconds=seconds)
     return general.project(problem, values, rng)

@@ -30,7 +30,7 @@ from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.spine import Lower, close_bounds
 from trueup.kernel.settling.descend import Settling, node_keys, settle
 from trueup.kernel.settling.nearest import tolerance_for
-from trueup.layouts.histogram import CONFLICT, UNSETTLED
+from trueup.layouts.histogram import MAX_INVARIANT_MISS_SHARE, MAX_PROJECTION_ERROR_COUNTS
 from trueup.reconciling.histogram_tree import settling_stats
 from trueup.reconciling.segments import Exact, Segment, summed_up
 
@@ -188,7 +188,9 @@ def down(
     )
     first = int(above is not None)
     stats = settling_stats(settled)
-    solved = not settled.misplaced and settled.residual <= tolerance_for(settled.values[-1], UNSETTLED)
+    solved = not settled.misplaced and settled.residual <= tolerance_for(
+        settled.values[-1], MAX_PROJECTION_ERROR_COUNTS
+    )
     tables = tuple(plan.fold.unfold(x) for x in settled.values[first:])
     return Settlement(tables, range(segment.top + first, segment.bottom + 1), stats, solved)
 
@@ -222,7 +224,7 @@ def _estimates(
     ]
     z, (miss, _, _) = tree.up(folded, None if below is None else below.estimates)
     largest = max((float(np.abs(t).max(initial=0)) for tables in answers for t in tables), default=0.0)
-    if miss > CONFLICT * max(
+    if miss > MAX_INVARIANT_MISS_SHARE * max(
         1.0, largest
     ):  # the invariants hold together, so it is the arithmetic that broke down
         raise ConvergenceError(Status.UNSOLVED)

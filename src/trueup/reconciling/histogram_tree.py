@@ -19,7 +19,12 @@ from trueup.kernel.histogram.spine import Lower
 from trueup.kernel.settling.descend import SettledTables, Settling
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.layouts import refuses_on_histogram
-from trueup.layouts.histogram import UNSETTLED, HistogramProblem, histogram_problem, histogram_standard_errors
+from trueup.layouts.histogram import (
+    MAX_PROJECTION_ERROR_COUNTS,
+    HistogramProblem,
+    histogram_problem,
+    histogram_standard_errors,
+)
 from trueup.layouts.linear import LinearProblem
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
@@ -207,7 +212,9 @@ def _solve(
     whole = how.integer and how.leaves is None
     exact = invariants_kept(problem.cells, problem.headers, values, counts) if whole else True
     kept = np.full(len(values), exact)
-    settled_all = not settled.misplaced and settled.residual <= tolerance_for(values, UNSETTLED)
+    settled_all = not settled.misplaced and settled.residual <= tolerance_for(
+        values, MAX_PROJECTION_ERROR_COUNTS
+    )
     if settled_all and kept.all():
         return counts, Status.SOLVED, stats
     if (

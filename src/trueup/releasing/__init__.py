@@ -1,4 +1,4 @@
-"""Progress of a run for whoever watches it, its timings for the agency's own log, and refusals under a ledger.
+"""Progress and timings of a run, and refusals that are counted in a ledger.
 
 Whoever runs a spec under a ledger sees which rule failed, and only its keeper sees where. A row number in a message is some 17
 bits of confidential data, for an answer that is counted as one. So what is raised while confidential rows are read is written to
@@ -31,7 +31,7 @@ Watch = Callable[[str, int, int], None]
 
 
 def quiet(what: str, done: int, of: int) -> None:
-    """Show nothing."""
+    """Ignore progress."""
 
 
 class Work(NamedTuple):
@@ -44,10 +44,10 @@ class Work(NamedTuple):
 
 
 class PartTask(Protocol):
-    """A task carried out on every part of a layer."""
+    """A task that is carried out on every part of a layer."""
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
-        """Return True if it was done before."""
+        """Return True if the task was carried out before."""
         ...
 
     def __call__(self, part: PlacePart) -> Work: ...
@@ -55,7 +55,7 @@ class PartTask(Protocol):
 
 @dataclass
 class Log:
-    """Timings of a run by task: internal, because they depend on the data.
+    """Timings of a run by task, which are internal because they depend on the data.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Log:
     _file: Path | None = None
 
     def go_on(self, path: Path) -> None:
-        """Keep the entries in a file too, after those of earlier attempts; lost ones are ignored."""
+        """Also write the entries to a file, after those of earlier attempts."""
         earlier = []
         with suppress(OSError, ValueError):
             earlier = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -95,7 +95,7 @@ class Log:
 
     @contextmanager
     def stage(self, what: str) -> Iterator[None]:
-        """Announce what is done, and time it."""
+        """Announce the work of a block, and time it."""
         self.before()
         self.watch(what, 0, 1)
         start, used = time.perf_counter(), time.process_time()
@@ -112,7 +112,7 @@ class Log:
         executor: Executor,
         told: Callable[[PlacePart], None] = lambda part: None,
     ) -> None:
-        """Carry out a task on the parts not done before, and log it; `told` is called with each answer."""
+        """Carry out a task on the parts that are left, and log it; `told` is called with each result."""
         self.before()
         left = [p for p in parts if not task.done(folder, p)]
         start, done, before = time.perf_counter(), [], len(parts) - len(left)
@@ -148,7 +148,7 @@ PRIVATE = ("input", "contribution")
 
 
 def read_under(account: Account, reservation: Reservation, log: Log, read: Callable[[], None]) -> None:
-    """Read confidential rows, count a refusal, and reveal the rule alone.
+    """Read confidential rows; on a refusal, count it and reveal only the rule.
 
     Raises
     ------
@@ -173,12 +173,12 @@ def read_under(account: Account, reservation: Reservation, log: Log, read: Calla
 
 
 def _in_one(watch: Watch) -> Watch:
-    """Announce the stage without the number of its parts, since the failing part would reveal where the fault is."""
+    """Announce the stage without the number of its parts, which would reveal where a fault is."""
     return lambda what, done, of: None if done else watch(what, 0, 1)
 
 
 def _counted(error: Exception, account: Account, reservation: Reservation) -> Exception:
-    """Count a refusal, note it for the keeper, and return what the analyst may see of it."""
+    """Count a refusal, note it for the keeper, and return the error that the analyst may see."""
     known = error if isinstance(error, TrueupError) else None
     named = reservation.refuse(known.about if known else "")
     account.note(reservation.name, refused=str(error) if known else type(error).__name__)

@@ -1,6 +1,4 @@
-"""Second uses of a bundle: other counts from its measurements, its report; an assessment's folder; and counts fitted to tables
-that somebody else published.
-"""
+"""New results from an existing bundle: other counts, its report, and counts fitted to tables of others."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ def reconcile_bundle(
     memory: int | None = None,
     watch: Watch = quiet,
 ) -> Release:
-    """Reconcile the measurements of a bundle into a new one; equal measurements, equal integers.
+    """Reconcile the measurements of a bundle into a new bundle.
 
     Where the bytes of memory are given that this may use, a bundle that needs more is refused by name.
     """
@@ -74,15 +72,17 @@ def reconcile_bundle(
         chosen = build(method, parameters or {}) if method else choose(spec.reconcile, constraints)
         prepared = Prepared.of(constraints, measurements.headers, chosen)
     with staged(out) as target:
-        draft = _copied(source, manifest, target, spec_text) | {"ledger": manifest["ledger"]}
+        draft = _copy_measurement_files(source, manifest, target, spec_text) | {"ledger": manifest["ledger"]}
         released, made = settled(target, prepared, measurements, draft, log)
         page = reporting.report(released, spec, ledger=manifest["ledger"])
         finish_bundle(target, made, page, log.plain())
     return released
 
 
-def _copied(source: Path, manifest: Mapping[str, Any], target: Path, spec_text: str) -> dict[str, Any]:
-    """Copy the files of measurements with their seal."""
+def _copy_measurement_files(
+    source: Path, manifest: Mapping[str, Any], target: Path, spec_text: str
+) -> dict[str, Any]:
+    """Copy the files of measurements with their digest."""
     public = begin_bundle(target, spec_text)
     for name in ("places.parquet", *(n for n in manifest["files"] if n.startswith("measurements/"))):
         shutil.copyfile(source / "public" / name, public / name)
@@ -91,7 +91,7 @@ def _copied(source: Path, manifest: Mapping[str, Any], target: Path, spec_text: 
 
 
 def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) -> reporting.Report:
-    """Make the report of a bundle, or of an assessment, anew from its files.
+    """Write the report of a bundle or of an assessment again, from its files.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) 
 
 
 def _laid_out(source: Path, *given: Any, **options: Any) -> reporting.Report:
-    """Return the page of a record from files, which may lack a figure that the page looks up by table, method or budget."""
+    """Return the page of a record from files; raise an error if a figure is missing."""
     try:
         return reporting.report(*given, **options)
     except (LookupError, TypeError, ValueError) as error:
@@ -187,7 +187,7 @@ def reconcile_published(
     method: str | None = None,
     watch: Watch = quiet,
 ) -> Release:
-    """Reconcile published tables into whole counts, and write them as a bundle with a report.
+    """Reconcile published tables into whole counts, and write them as a bundle.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def reconcile_published(
 
 
 def _reconciled(measurements: Measurements, method: str | None) -> Release:
-    """Reconcile, or name the published values that contradict each other."""
+    """Reconcile, or raise an error that names contradictory published values."""
     try:
         return reconcile(measurements, method)
     except SpecError:
@@ -233,7 +233,7 @@ def _reconciled(measurements: Measurements, method: str | None) -> Release:
 
 
 def _unpublished(measurements: Measurements) -> NDArray[np.int64]:
-    """Return the finest counts of which nothing is published alone."""
+    """Return the finest counts that are not published singly."""
     cells, known = measurements.cells, np.zeros(measurements.cells.n, bool)
     for header in measurements.headers:
         if canonical(cells, header.margin) == cells.finest:
@@ -242,7 +242,7 @@ def _unpublished(measurements: Measurements) -> NDArray[np.int64]:
 
 
 def _with_bounds_of_sums(measurements: Measurements, lost: NDArray[np.int64]) -> Measurements:
-    """Return the published values, with a range from the published sums for each count that is not published.
+    """Return the published values, with ranges from published sums for counts that are not published.
 
     Upper ends are rounded up to powers of two, so that few ranges stand for many counts.
     """

@@ -1,4 +1,4 @@
-"""Margins of error by size of the count as the budget changes, for targets on counts of one size.
+"""Margins of error by size of the count at several budgets, for targets on counts of one size.
 
 Least squares errs alike on counts of every size; a method that keeps counts whole and not below zero does not. `explain`
 simulates its errors at one budget; here they are simulated at several, and between these each margin is interpolated, as a
@@ -23,13 +23,13 @@ from trueup.releasing.explain import explain
 
 FACTORS = (1 / 8, 1 / 3, 1.0, 3.0, 8.0)
 """Simulated margins of error, as multiples of the targets."""
-FINEST = 0.5
+MIN_SIMULATED_MARGIN_COUNTS = 0.5
 """Targets (counts) below are not simulated: nearly all noise is zero there."""
 
 
 @dataclass(frozen=True)
 class SizeClass:
-    """The counts of a table that are released within a range, and their margins of error at several budgets.
+    """The counts of a table within a range of sizes, with their margins of error at several budgets.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class SizeClass:
     margins: tuple[tuple[float, ...], ...]
 
     def margin(self, deviation: float, confidence: str | float) -> float:
-        """Return the margin of error (counts) at a table's standard error; extrapolated in proportion.
+        """Return the margin of error (counts) at a standard error of the table.
 
         Examples
         --------
@@ -64,7 +64,7 @@ class SizeClass:
         return found * deviation / inside
 
     def needed(self, margin: float, confidence: str | float) -> float:
-        """Return the largest standard error of the table (counts) at which the margin is at most so many counts.
+        """Return the largest standard error of the table (counts) at which the margin of error is at most a given one.
 
         Examples
         --------
@@ -101,12 +101,12 @@ class MarginsBySize:
     note: str
 
     def of(self, table: str) -> tuple[SizeClass, ...]:
-        """Return the classes of a table; empty if they do not differ."""
+        """Return the size classes of a table; empty if they do not differ."""
         found = tuple(c for c in self.classes if c.table == table)
         return found if len({c.margins for c in found}) > 1 else ()
 
     def target(self, table: str, lowest: int, margin: float, confidence: str | float) -> float:
-        """Return the standard error (counts) that a table may have if counts of one of its sizes may err by a margin.
+        """Return the standard error (counts) at which the counts of one size reach a margin of error.
 
         Raises
         ------
@@ -148,7 +148,7 @@ def margins_by_size(
     targets: Mapping[str, object] | Iterable[str],
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> MarginsBySize:
-    """Simulate margins of error by size of the count at budgets around the one that meets some targets.
+    """Simulate margins of error by size of the count, at budgets around the one that meets some targets.
 
     Parameters
     ----------
@@ -180,7 +180,9 @@ def margins_by_size(
     problem = Problem.of(spec, geography)
     planner = Planner(problem)
     wanted = [reached.target for reached in planner.plan(targets, quick=True).targets]
-    factors = [f for f in FACTORS if f >= 1 or min(t.counts for t in wanted) * f >= FINEST]
+    factors = [
+        f for f in FACTORS if f >= 1 or min(t.counts for t in wanted) * f >= MIN_SIMULATED_MARGIN_COUNTS
+    ]
     simulated = []
     for done, factor in enumerate(factors):
         progress(done, len(factors))
@@ -198,7 +200,7 @@ def margins_by_size(
 
 
 def _size_class(of: ErrorClass, label: str, simulated) -> SizeClass | None:
-    """Return a class at every budget; None for a table without error."""
+    """Return a size class at every budget; None for a table without error."""
     deviations = np.array([worst.get(str(of.table), 0.0) for worst, _ in simulated])
     if not (np.isfinite(deviations).all() and (np.diff(deviations) > 0).all() and deviations[0] > 0):
         return None

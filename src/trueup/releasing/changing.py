@@ -1,4 +1,4 @@
-"""Comparison of two releases of the same places: changes, and their uncertainty from noise.
+"""Changes between two releases of the same places, with their uncertainty from noise.
 
 One file: places and values are paired for the comparison alone.
 """
@@ -41,7 +41,7 @@ BEFORE, AFTER = "before", "after"
 
 
 def years_between(old: Cells, new: Cells, margin: Margin) -> str:
-    """Refuse a table whose attributes have other values in the earlier release; say which dates are compared if those have."""
+    """Return by how many years dates differ between the releases; refuse other differences in values."""
     said = []
     for kept, known in zip(new.kept(margin), old.kept(old.margin(margin))):
         years = _shift(known.values, kept.values) if kept.name == known.name else None
@@ -61,7 +61,7 @@ _DATE = re.compile(r"(\d{4})(-\d{2})?", re.ASCII)
 
 
 def _shift(before: Sequence[str], after: Sequence[str]) -> int | None:
-    """Return by how many years all dates among the values moved: 0 if values are equal, None if they cannot be paired.
+    """Return by how many years all dates among the values moved; None if values cannot be paired.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def place_groups(old: Cells, new: Cells, level: str, crosswalk: Any) -> Groups:
 
 
 def _last_parts(cells: Cells, level: str) -> dict[str, int]:
-    """Return the places of a level by the last part of their keys, if that distinguishes them."""
+    """Return the places of a level by the last part of their keys, if that identifies them."""
     tree, at = cells.tree, cells.tree.level(level)
     last = list(tree.keys[at].values())[-1].tolist() if tree.keys and tree.keys[at] else []
     return {str(part): place for place, part in enumerate(last)} if len(set(last)) == len(last) else {}
@@ -152,7 +152,7 @@ def changes(
     level: float | str = 0.9,
     periods: tuple[str, str] | None = None,
 ) -> CountChanges:
-    """Return how every count of a table changed from one release to another, with intervals.
+    """Return the change of every count of a table between two releases, with intervals.
 
     The two have noise of their own, so that their errors are independent. Of releases, margins of error are added by squares;
     errors of places that are summed as if they were unrelated, which is no less than what they are in a hierarchy, where the
@@ -260,7 +260,7 @@ def _promise(old: Record, new: Record, level: float) -> str:
 
 
 def _left_out(old: Record, new: Record, level: float) -> str:
-    """Return how the number of records that a limit leaves out changed, if both releases measured it."""
+    """Return the change in the number of records that a limit leaves out, if both releases measured it."""
     found = [record.left_out for record in (old, new) if isinstance(record, Release) and record.left_out]
     if len(found) < 2:
         return ""
@@ -296,7 +296,7 @@ def _refuse_unlike(old: Record, new: Record) -> None:
 
 
 def _summed_groups(values: NDArray, groups: NDArray[np.int64]) -> NDArray:
-    """Sum `(..., places, k)` to `(..., groups, k)`; every group holds a place."""
+    """Sum `(..., places, k)` to `(..., groups, k)`."""
     order = np.argsort(groups, kind="stable")
     return np.add.reduceat(
         values[..., order, :], np.searchsorted(groups[order], np.arange(groups.max() + 1)), axis=-2
@@ -332,7 +332,7 @@ def _released(
 def _drawn(
     old: Posterior, new: Posterior, margin: Margin, groups: Groups, level: float
 ) -> Mapping[str, NDArray]:
-    """Describe the differences of draws, as many as both have: paired draws of one posterior, any of independent ones."""
+    """Return figures of the differences of draws."""
     sums = []
     for record, own in zip((old, new), groups):
         draws = record.sums(margin)
@@ -352,7 +352,7 @@ def _drawn(
 
 
 def _asked(old: Record, new: Record, question: str, level: float, beside: str) -> CountChanges:
-    """Compare the answers to a question place by place, draw by draw."""
+    """Compare the answers to a question, place by place and draw by draw."""
     if not isinstance(old, Posterior) or not isinstance(new, Posterior) or beside:
         given = f"a question and a {beside}" if beside else "questions about releases"
         raise SpecError(
@@ -392,7 +392,7 @@ def _asked(old: Record, new: Record, question: str, level: float, beside: str) -
 
 
 def _labels(cells: Cells, margin: Margin, groups: NDArray[np.int64]) -> dict[str, NDArray]:
-    """Label the groups by the places of the later release (joined by + if several) and the values."""
+    """Return labels of the groups of places, with attribute values."""
     names = np.array(cells.tree.labels(margin.level), dtype=object)
     places = [
         " + ".join(names[groups == group]) if joined else names[np.flatnonzero(groups == group)[0]]

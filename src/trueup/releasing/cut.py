@@ -1,4 +1,4 @@
-"""Cuts of a large hierarchy, from public sizes and a memory setting alone."""
+"""Division of a large hierarchy into parts, from public sizes and a memory setting alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trueup.errors import TrueupError
 from trueup.model.tree import Tree
 
-BALANCE = 4
+PARTS_PER_WORKER = 4
 """Bundles for each worker, where there are places enough: the last ones to finish should be short."""
 MIN_LAST_LAYER_PLACES = 400
 """Places of the last layer below which a part is not made smaller for balance: each costs a start of its own."""
@@ -24,7 +24,7 @@ ALONE = 1000
 
 
 class PlacePart(NamedTuple):
-    """One unit of work: the part `number` of the layer `layer`; both from 0, layers from the top."""
+    """One unit of work: part `number` of layer `layer`, both from 0."""
 
     layer: int
     number: int
@@ -60,7 +60,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Cut:
-    """A tree in layers, from the top down; no part of a layer crosses the border of one above it.
+    """A tree in layers, from the top down.
 
     Examples
     --------
@@ -84,12 +84,12 @@ class Cut:
         return [[PlacePart(s, b) for b in range(layer.parts)] for s, layer in enumerate(self.layers)]
 
     def levels(self, layer: int) -> range:
-        """Return the levels that a layer measures: all of its own except a last one that heads another layer."""
+        """Return the levels that a layer measures: all except a last one that begins another layer."""
         s = self.layers[layer]
         return range(s.top, s.bottom + (layer == len(self.layers) - 1))
 
     def settled(self, layer: int) -> range:
-        """Return the levels that a layer settles: all of its own except a first one settled by the layer above."""
+        """Return the levels that a layer settles: all except a first one that the layer above settles."""
         s = self.layers[layer]
         return range(s.top + (layer > 0), s.bottom + 1)
 
@@ -103,13 +103,13 @@ class Cut:
         return [PlacePart(part.layer + 1, number) for number in numbers]
 
     def above(self, part: PlacePart) -> PlacePart:
-        """Return the part among whose leaves the roots of a part are."""
+        """Return the part whose leaves include the roots of a part."""
         first = self.layers[part.layer].edges[part.number]
         at = np.searchsorted(self.leaves[part.layer - 1], first, side="right") - 1
         return PlacePart(part.layer - 1, int(at))
 
     def part_of_leaf(self) -> NDArray[np.int64]:
-        """Return for every place of the last level the number of its part."""
+        """Return the number of the part of every place of the last level."""
         edges = np.array(self.leaves[-1])
         return np.repeat(np.arange(edges.size - 1), np.diff(edges))
 
@@ -155,12 +155,12 @@ def cut_tree(tree: Tree, most: int, workers: int = 1) -> Cut:
 
 
 def _fair(places: int, workers: int, least: int) -> int | None:
-    """Return places per part such that all workers are busy to the end; None for one worker."""
-    return max(least, -(-places // (BALANCE * workers))) if workers > 1 else None
+    """Return the number of places per part at which all workers stay busy; None for one worker."""
+    return max(least, -(-places // (PARTS_PER_WORKER * workers))) if workers > 1 else None
 
 
 def _first_short(tree: Tree, layers: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Cut a long first layer once more, because one worker works on it while all others wait."""
+    """Cut a long first layer once more, because only one worker works on it."""
     (top, bottom), *others = layers
     most = max(4 * MIN_UPPER_LAYER_PLACES, tree.sizes[-1] // ALONE)
     short = [
@@ -172,7 +172,7 @@ def _first_short(tree: Tree, layers: list[tuple[int, int]]) -> list[tuple[int, i
 
 
 def _layers(tree: Tree, most: int) -> list[tuple[int, int]] | None:
-    """Return top and bottom level of every layer from the top, or None if there is no way."""
+    """Return the top and bottom levels of all layers, or None if there is no division."""
     found, bottom = [], len(tree.levels) - 1
     if bottom == 0:
         return [(0, 0)]
@@ -186,7 +186,7 @@ def _layers(tree: Tree, most: int) -> list[tuple[int, int]] | None:
 
 
 def _subtrees(tree: Tree, top: int, bottom: int) -> NDArray[np.int64]:
-    """Return how many places each place of level `top` holds down to level `bottom`, itself included."""
+    """Return how many places each place of level `top` contains down to level `bottom`."""
     return np.sum([np.diff(tree.starts(top, level)) for level in range(top, bottom + 1)], axis=0)
 
 
@@ -196,7 +196,7 @@ def _in_parts(tree: Tree, layers: list[tuple[int, int]], most: int, workers: int
         sizes = _subtrees(tree, top, bottom)
         last = bottom == len(tree.levels) - 1
         size = most if last else min(most, _fair(int(sizes.sum()), workers, MIN_UPPER_LAYER_PLACES) or most)
-        edges = [e for first, end in pairwise(borders) for e in _runs(sizes, first, end, size)]
+        edges = [e for first, end in pairwise(borders) for e in _root_run_starts(sizes, first, end, size)]
         edges.append(borders[-1])
         borders = tree.starts(top, bottom)[edges].tolist()
         done.append(Layer(top, bottom, tuple(edges)))
@@ -204,8 +204,8 @@ def _in_parts(tree: Tree, layers: list[tuple[int, int]], most: int, workers: int
     return Cut(tuple(done), tuple(leaves))
 
 
-def _runs(sizes: NDArray[np.int64], first: int, last: int, most: int) -> list[int]:
-    """Return where runs of the roots `first:last` start that hold at most `most` places each."""
+def _root_run_starts(sizes: NDArray[np.int64], first: int, last: int, most: int) -> list[int]:
+    """Return where runs of the roots `first:last` begin that contain at most `most` places each."""
     starts, held = [first], 0
     for root in range(first, last):
         if held and held + sizes[root] > most:

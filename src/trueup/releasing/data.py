@@ -1,4 +1,4 @@
-"""The confidential table of a run: tabulated by part, checked before anything is charged, and the same when it is resumed."""
+"""The confidential table of a run: tabulated by part, and checked before anything is charged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from trueup.run import Executor
 
 
 def check_data(folder: RunFolder, data: Any, executor: Executor, log: Log) -> None:
-    """Tabulate the confidential table and check it, unless that was done before.
+    """Tabulate and check the confidential table, unless that was done before.
 
     No fault of the data is left to be found after this: data at fault give the loss back and leave no run, so corrected ones
     begin another that is charged once.
@@ -61,7 +61,7 @@ def check_data(folder: RunFolder, data: Any, executor: Executor, log: Log) -> No
 
 @contextmanager
 def _leaving_no_run(folder: RunFolder) -> Iterator[None]:
-    """Remove the run if the data are faulty and nothing was drawn from them."""
+    """Remove the run if its data are faulty and nothing was drawn from them."""
     try:
         yield
     except (DataError, InfeasibleError, SpecError):
@@ -71,14 +71,14 @@ def _leaving_no_run(folder: RunFolder) -> Iterator[None]:
 
 
 def notes_on_data(folder: RunFolder) -> dict[str, Any]:
-    """Return notes for the internal log: the fingerprint, and how many records a unit kept and lost."""
+    """Return notes for the internal log: the fingerprint, and how many records were kept and left out."""
     found, path = folder.confidential / "fingerprint", folder.confidential / "contribution"
     read = {"input": {"key": folder.key.hex(), "hmac-sha256": found.read_text()}} if found.exists() else {}
     return read | ({"contribution": json.loads(path.read_text())} if path.exists() else {})
 
 
 def refuse_other_data(folder: RunFolder, data: Any) -> None:
-    """Refuse data other than those that the run began with."""
+    """Refuse data that differ from those with which the run began."""
     with fingerprinting(data, folder.key) as taking:
         pass
     found, path = _digest(taking), folder.confidential / "fingerprint"
@@ -88,7 +88,7 @@ def refuse_other_data(folder: RunFolder, data: Any) -> None:
 
 @contextmanager
 def _known(folder: RunFolder, data: Any) -> Iterator[None]:
-    """Keep a keyed fingerprint of the data with the run; refuse other data than before.
+    """Store a keyed fingerprint of the data with the run, and refuse other data.
 
     That of files is taken beside what reads them. What is read elsewhere (an address, a table in memory) is known by the
     counts that came of it.
@@ -157,14 +157,14 @@ def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: Log) -> Non
 
 
 def _memory(folder: RunFolder, executor: Executor) -> int:
-    """Return the bytes of the driver's machine that the run may use; a cluster's workers have their own."""
+    """Return the bytes of memory that the run may use on the driver's machine."""
     memory = folder.plan["memory"]
     return memory if executor.beside_driver else min(memory, MEMORY_BYTES)
 
 
 @contextmanager
 def _spilling(folder: RunFolder) -> Iterator[Path]:
-    """Give a folder for what linking two tables does not hold in memory."""
+    """Give a folder for data that do not fit in memory while two tables are linked."""
     target = folder.confidential / "linking"
     shutil.rmtree(target, ignore_errors=True)  # of an attempt that was killed
     target.mkdir(mode=0o700)
@@ -176,7 +176,7 @@ def _spilling(folder: RunFolder) -> Iterator[Path]:
 
 @contextmanager
 def _grouped(folder: RunFolder, data: Any, executor: Executor) -> Iterator[tuple[Any, str | None]]:
-    """Give records whose equal rows the engine has counted where they are stored, if it can; else the data."""
+    """Return records that the engine has counted in place, if it can; else the data."""
     target = folder.confidential / "grouped"
     shutil.rmtree(target, ignore_errors=True)  # of an attempt that was killed
     columns = [*row_columns(Reading.of(folder.spec)), *filter(None, [folder.spec.privacy.id])]
@@ -197,7 +197,7 @@ def refuse_changes(
     out: str | Path | None,
     expect_rows: int | None = None,
 ) -> None:
-    """Refuse a run folder that was copied, moved or altered, and settings that differ from the beginning."""
+    """Refuse a run folder that was copied, moved or altered, or whose settings differ."""
     plan, home = folder.plan, run_path(Path(folder.plan["out"]))
     if not (home.exists() and home.samefile(folder.path)):
         raise BundleError(
@@ -236,7 +236,7 @@ def _text(spec: Spec | str | Path) -> str:
 
 
 def same_account(folder: RunFolder, account: Account | None) -> Account | None:
-    """Return the account and key that a run began with; refuse another one, which would be charged a second time."""
+    """Return the account and key with which a run began; refuse another account."""
     began = folder.plan["account"]
     if began is None and account is None:
         return None

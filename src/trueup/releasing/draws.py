@@ -1,4 +1,4 @@
-"""Committed draws of a run: each leaves a witness and a line in a journal, all together a seal."""
+"""Records of the draws of a run, which ensure that no noise is drawn twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueup.run.parts import Part, Parts
 
 @dataclass(frozen=True)
 class Draws:
-    """The draws of a run.
+    """The draws of a run, with their witnesses, journal and seal.
 
     A part's draw is committed by the link of its record. The witness is a file of the same name elsewhere in the run
     folder, written right after by who drew it; the journal is one file, to which the driver adds a line when it is told of a
@@ -43,7 +43,7 @@ class Draws:
 
     @property
     def witnesses(self) -> Path:
-        """Return the folder of witnesses, which exists from the moment that drawing begins."""
+        """Return the folder of witnesses, which exists once drawing has begun."""
         return self.path / "drawn"
 
     @property
@@ -55,7 +55,7 @@ class Draws:
         return self.path / "journal"
 
     def begin(self) -> None:
-        """Record that drawing begins or goes on, and enter in the journal what was drawn meanwhile.
+        """Record that drawing begins or continues, and complete the journal.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class Draws:
         to_disk(self.path)
 
     def note(self, name: str) -> None:
-        """Add a committed draw to the journal; each line carries the digest of all before it."""
+        """Add a committed draw to the journal."""
         if name in self._noted:
             return
         self._noted[name] = _line(self._noted, name, self.measured.part(name).digest)
@@ -85,7 +85,7 @@ class Draws:
 
     @cached_property
     def _noted(self) -> dict[str, str]:
-        """Return the line of every draw in the journal; an unfinished last line is that of a killed driver."""
+        """Return the journal's line of every draw."""
         noted: dict[str, str] = {}
         try:
             text = self._journal.read_text(encoding="utf-8")
@@ -124,13 +124,13 @@ class Draws:
 
     @property
     def complete(self) -> bool:
-        """Return True if nothing is left to draw; raise BundleError if something drawn is lost."""
+        """Return True if all parts are drawn; raise BundleError if a draw is lost."""
         if self.begun:
             self._refuse_lost()
         return self.is_sealed or (self.begun and all(self.find(name) for name in self.names))
 
     def find(self, name: str) -> Part | None:
-        """Return what was drawn for a part, and record a witness; None if nothing was ever committed.
+        """Return a part's draw, and record a witness; None if it was never committed.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class Draws:
         return held
 
     def seal(self) -> str:
-        """Seal what was drawn once it is complete, and compare later; destroy uncommitted draws unread.
+        """Record the digests of all draws, or compare with those recorded; destroy uncommitted draws unread.
 
         Raises
         ------
@@ -169,7 +169,7 @@ class Draws:
 
     @property
     def parts(self) -> dict[str, str]:
-        """Return the digest of every part, once they are sealed.
+        """Return the digest of every part once all are recorded.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class Draws:
 
 
 def _line(noted: dict[str, str], name: str, digest: str) -> str:
-    """Return the next journal line: a name, its digest, and a digest of both and the line before."""
+    """Return the next line of the journal: name, digest, and a digest that includes the line before."""
     before = next(reversed(noted.values()), "")
     whole = hashlib.sha256(f"{before} {name} {digest}".encode()).hexdigest()
     return f"{name} {digest} {whole[:16]}"

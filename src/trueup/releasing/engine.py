@@ -1,4 +1,4 @@
-"""Engines of a release: which one a problem needs, and the run of one part in this process's memory.
+"""Choice of a release's engine, and the run of a release in one part.
 
 Of a run in memory nothing is kept until the bundle is whole.
 """
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.files.memory import CELL, PROCESS, memory_text
+from trueup.files.memory import BYTES_PER_CELL, PROCESS_BYTES, memory_text
 from trueup.files.source import frame_library
-from trueup.files.values import OBJECT
+from trueup.files.values import BYTES_PER_PYTHON_TEXT
 from trueup.io.bundle.write import write_measurements, write_release
 from trueup.io.microdata.truncate import Limit
 from trueup.measuring import draw, draw_left_out, limit_of, read_confidential
@@ -30,7 +30,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
-from trueup.reconciling import BEFORE_NOISE, Prepared, choose, refuse_inexact
+from trueup.reconciling import MAX_TRUE_COUNT, Prepared, choose, refuse_inexact
 from trueup.reconciling.method import Method
 from trueup.releasing import Log
 
@@ -46,7 +46,7 @@ MEMORY_BYTES = 4_000_000_000
 
 
 def default_engine(problem: Problem, memory: int) -> str:
-    """Choose the engine from public sizes: in memory if it fits, by parts if it does not and can be divided.
+    """Choose the engine from public sizes: in memory if the problem fits, else by parts.
 
     Examples
     --------
@@ -70,32 +70,32 @@ def default_engine(problem: Problem, memory: int) -> str:
 
 
 def whole_bytes(cells: Cells) -> int:
-    """Return about how many bytes a problem needs in memory as a whole: its places, their keys and its cells."""
-    return driver_bytes(cells.tree) + CELL * cells.n
+    """Return the approximate bytes that the whole problem needs in memory."""
+    return driver_bytes(cells.tree) + BYTES_PER_CELL * cells.n
 
 
-PLACE = 100
+BYTES_PER_PLACE = 100
 """Bytes of a place in the driver beside its keys."""
-KEYS = 2
+KEY_COPIES = 2
 """Copies of all levels' keys that the driver holds at once: as they were read, and in order."""
 
 
 def driver_bytes(tree: Tree) -> int:
-    """Return about how many bytes the driver needs at most: itself, the public places and their keys."""
+    """Return the approximate bytes that the driver needs."""
     keys = sum(_key_bytes(column) for level in tree.keys for column in level.values())
     names = sum(_key_bytes(column) for column in tree.names if column is not None)
-    return PROCESS + int(tree.sizes[-1] * (PLACE + KEYS * (keys + names)))
+    return PROCESS_BYTES + int(tree.sizes[-1] * (BYTES_PER_PLACE + KEY_COPIES * (keys + names)))
 
 
 def _key_bytes(column: NDArray) -> float:
     """Return the mean bytes of one key of a column."""
     if column.dtype != object:
         return column.itemsize
-    return OBJECT + sum(map(len, column.tolist())) / max(1, column.size)
+    return BYTES_PER_PYTHON_TEXT + sum(map(len, column.tolist())) / max(1, column.size)
 
 
 def plan_of(problem: Problem) -> tuple[Method, SegmentPlan | FamilyPlan]:
-    """Let the method divide the problem among parts of the places."""
+    """Return the method's common plan for all parts of the places."""
     spec, headers = problem.spec, problem.headers
     if problem.cells.is_family and prod(problem.cells.shape[1:]) >= 2**31:
         raise SpecError(
@@ -123,7 +123,7 @@ def plan_of(problem: Problem) -> tuple[Method, SegmentPlan | FamilyPlan]:
 
 
 def divided(spec: Spec, headers: tuple[Measured, ...]) -> tuple[Method, SegmentPlan | FamilyPlan]:
-    """Return the method and the plan that all parts share, which knows levels but no places."""
+    """Return the method and its common plan for all parts."""
     from trueup.reconciling.histogram_tree import HistogramTree  # it loads the kernels of histograms
 
     constraints = build_constraints(spec, cells_of_sizes(spec, [1] * len(spec.levels)))
@@ -141,7 +141,7 @@ def divided(spec: Spec, headers: tuple[Measured, ...]) -> tuple[Method, SegmentP
 
 @dataclass
 class Whole:
-    """A run of one part.
+    """A run of one part in memory.
 
     Attributes
     ----------
@@ -173,16 +173,16 @@ class Whole:
 
     @property
     def spent(self) -> str:
-        """Return the sentence on the charged loss, for a run that ends after it began to draw."""
+        """Return the sentence on the charged loss after drawing has begun."""
         return "Noise was drawn: the loss stays spent, and what was drawn is gone."
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold nothing: nobody else can reach what is in memory."""
+        """Do nothing, because no other process can reach a run in memory."""
         yield
 
     def published(self, account: Account | None) -> Release | Measurements | None:
-        """Return what was committed under the account's key, which is not drawn again."""
+        """Return the release that was committed under the account's key, if any."""
         if account and self.request and account.holds(self.request, self.out):
             from trueup.io.bundle.read import read_measurements, read_release
 
@@ -202,7 +202,7 @@ class Whole:
                 problem.spec, problem.cells, self.data, limit, problem.constraints, problem.rows
             )
             if self.prepared:
-                refuse_inexact(problem.cells.sum(self.counts, problem.cells.coarsest), BEFORE_NOISE)
+                refuse_inexact(problem.cells.sum(self.counts, problem.cells.coarsest), MAX_TRUE_COUNT)
         self.log.notes |= {"engine": "memory", "workers": 1, "input": found.get()}
         self.log.notes |= {"contribution": asdict(limit)} if limit else {}
 
@@ -212,7 +212,7 @@ class Whole:
             reservation.begin()
 
     def measure(self, target: Path) -> str:
-        """Draw the noise, write the measurements and seal them, and release the counts."""
+        """Draw the noise, and write the measurements with their digest."""
         problem = self.problem
         assert self.counts is not None
         with self.log.stage("drawing exact noise"):
@@ -232,7 +232,7 @@ class Whole:
         return settled(target, self.prepared, self.measurements, self.sealed, self.log)
 
     def finish(self) -> Release | Measurements | None:
-        """Do nothing: nothing is left to remove."""
+        """Do nothing, because there is nothing to remove."""
 
 
 def settled(

@@ -1,4 +1,4 @@
-"""Expected errors of a run by parts, simulated in memory on places of some parts, with all above them."""
+"""Expected errors of a run by parts, simulated in memory on some parts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from trueup.releasing.run_folder import RunFolder
 
 
 def errors_of_parts(folder: RunFolder, method: Method, linked: StoredRelease) -> ExpectedErrors:
-    """Simulate the errors of a run whose tables are settled and linked; equal measurements give equal figures."""
+    """Simulate the errors of a run whose tables are complete."""
     sized = cells_of_sizes(folder.spec, folder.plan["sizes"])
     if sized.is_family:
         return _errors_of_family(sized.n, method, linked)
@@ -62,7 +62,7 @@ def errors_of_parts(folder: RunFolder, method: Method, linked: StoredRelease) ->
 
 
 def _errors_of_family(n: int, method: Method, linked: StoredRelease) -> ExpectedErrors:
-    """Simulate the errors of a family in memory, if it is small enough: its tables have no places in common to choose from."""
+    """Simulate the errors of a family in memory if it is small enough."""
     if n > WORK:
         return ExpectedErrors((), f"Errors of {n:,} cells in several tables are not simulated.")
     measured = linked.measurements
@@ -76,7 +76,7 @@ def standard_errors(
     tables: Sequence[Margin],
     zeros: Sequence[Mapping[str, str]] = (),
 ) -> dict[Margin, NDArray[np.float64]]:
-    """Return root mean squared errors (1,) of least squares in tables, from the shape of the tree alone.
+    """Return root mean squared least-squares errors (1,) of tables.
 
     Structural zeros that tie many combinations together are left out, which makes the errors somewhat too large.
     """
@@ -97,7 +97,7 @@ def _measured(
     population: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Return measured values (q,) of some lowest places, and of the places that consist of them alone.
+    """Return measured values (q,) of some lowest places, and of the places that they make up.
 
     Of places of which they are some, what was measured is not theirs: their released counts are measured once more.
     """
@@ -115,7 +115,7 @@ def _measured(
 
 
 def _whole_places(tree: Tree, leaves: NDArray[np.int64], level: int) -> NDArray[np.int64]:
-    """Return places of a level that hold some of the lowest places, ascending; -1 for one that holds others too."""
+    """Return the places of a level that contain some lowest places; -1 if they contain others too."""
     above = tree.ancestors(len(tree.levels) - 1, level)
     places, held = np.unique(above[leaves], return_counts=True)
     return np.where(np.bincount(above, minlength=tree.sizes[level])[places] == held, places, -1)
@@ -126,7 +126,7 @@ Found = Mapping[Measured, tuple[NDArray, NDArray]]
 
 
 def _parts_with(folder: RunFolder, tree: Tree, layer: int, found: Found) -> NDArray[np.int64]:
-    """Return the numbers of the parts of a layer that measured some of the places."""
+    """Return the numbers of a layer's parts that measured some places."""
     top, edges = folder.cut.layers[layer].top, folder.cut.layers[layer].edges
     tops = [tree.ancestors(tree.level(h.margin.level), top)[at[at >= 0]] for h, (_, at) in found.items()]
     return np.unique(np.searchsorted(edges, np.concatenate([*tops, np.zeros(0, np.int64)]), "right") - 1)
@@ -151,7 +151,7 @@ def _take(folder: RunFolder, part: PlacePart, headers: Sequence[Measured], found
 def _settled_counts(
     folder: RunFolder, most: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return places of the last level and their released counts (places, n), from random parts up to `most` cells."""
+    """Return places of the last level with released counts (places, n), from random parts."""
     parts, found, held = folder.cut.parts[-1], [], 0
     for number in rng.permutation(len(parts)):
         first, counts = _counts_of(folder, parts[number])
@@ -163,7 +163,7 @@ def _settled_counts(
 
 
 def _counts_of(folder: RunFolder, part: PlacePart) -> tuple[int, NDArray[np.int64]]:
-    """Return where the places of a part begin within the last level, and their counts (places, n)."""
+    """Return the position of a part's places within the last level, and their counts (places, n)."""
     branch = folder.branch(part)
     cells = folder.cells(branch)
     file = folder.tables.path(f"{len(folder.spec.levels) - 1:02d}-{part}")

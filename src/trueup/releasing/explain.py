@@ -1,4 +1,4 @@
-"""The verb explain: state what a spec will do before any confidential count is read."""
+"""The verb explain: states what a spec will do before any confidential count is read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from trueup.releasing.engine import MEMORY_BYTES, default_engine, divided
 from trueup.synth.own_places import made_up_counts, usual_persons
 from trueup.synth.totals import PERSONS_PER_BLOCK
 
-WORK = 2**17
+MAX_EXPLAINED_CELLS = 2**17
 """Cells that are reconciled in all when the errors are simulated: seconds."""
 
 
@@ -61,7 +61,7 @@ class ExpectedError:
     most: float | None
 
 
-EXCEEDED = 0.05
+TAIL_PROBABILITY = 0.05
 """Probability with which the noise of a count may be larger than what is stated of it."""
 
 
@@ -76,7 +76,7 @@ class NoiseTail:
     law
         The law that is drawn.
     counts
-        What the noise exceeds in size with a probability of at most `EXCEEDED`.
+        What the noise exceeds in size with a probability of at most `TAIL_PROBABILITY`.
     exact
         Whether no smaller count will do; else it is a bound that is proved.
     """
@@ -90,7 +90,7 @@ class NoiseTail:
 
 @dataclass(frozen=True, repr=False)
 class Explanation(ThreeLines):
-    """The effects of a spec: engine, structure, method, cost, expected error, tails of the noise; for a `problem`.
+    """The effects of a spec: engine, structure, method, privacy loss, expected errors and tails of noise.
 
     By parts there is no closed form of the errors: it is for trees that memory holds. Errors by size of the count
     (`classes`) are simulated on made-up populations of `units` in the public places. `bounds` on the records of one unit
@@ -108,7 +108,7 @@ class Explanation(ThreeLines):
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """Return a sentence that names the tables whose margins exceed most of their numbers; empty if there are none."""
+        """Return a sentence that names the tables whose margins of error exceed most of their counts."""
         return tuple(unreadable_forecast(self.classes, self.problem.cells, self.units))
 
     @property
@@ -118,7 +118,7 @@ class Explanation(ThreeLines):
 
     @property
     def structure(self) -> str:
-        """Return the what shape the constraints have."""
+        """Return the structure of the constraints."""
         return self.problem.constraints.structure()
 
     @property
@@ -132,7 +132,7 @@ class Explanation(ThreeLines):
         return self.problem.guarantee
 
     def document(self) -> dict[str, Any]:
-        """Return what `trueup explain --json` prints."""
+        """Return the output of `trueup explain --json`."""
         return {
             "title": self.title,
             "structure": self.structure,
@@ -169,7 +169,7 @@ def explain(
     simulate: bool = True,
     progress: Progress = lambda done, of: None,
 ) -> Explanation:
-    """Explain a spec from itself and the public geography alone.
+    """Explain a spec from the public places alone.
 
     Parameters
     ----------
@@ -267,15 +267,15 @@ def _simulated(
     progress: Progress,
     guess: str,
 ) -> ExpectedErrors:
-    """Return a method's errors on made-up populations of the problem's places, each drawn anew."""
+    """Return a method's errors on made-up populations."""
     rng = np.random.default_rng(0)
-    work = WORK // method.effort
+    work = MAX_EXPLAINED_CELLS // method.effort
     cells, _ = some_places(problem.cells, work, rng)
     whole = cells is problem.cells
     local = problem if whole else Problem(problem.spec, cells)
     share = cells.shape[0] / problem.cells.shape[0]
     try:
-        number = populations(cells, WORK)
+        number = populations(cells, MAX_EXPLAINED_CELLS)
         drawn = np.stack([made_up_counts(local, rng, max(1, round(units * share))) for _ in range(number)])
         sample = Sample(cells, drawn, local.constraints, local.headers, state if whole else None)
     except TrueupError as error:
@@ -284,10 +284,12 @@ def _simulated(
     total = int(cells.sum(drawn[0], Margin(cells.tree.levels[0])).sum())
     said = f"{made} of {total:,}{guess} in {sample.of(problem.cells)}"
     tables = published(problem.constraints)
-    found = expected_errors(method, sample, tables, rng, said=said, work=WORK, progress=progress)
+    found = expected_errors(
+        method, sample, tables, rng, said=said, work=MAX_EXPLAINED_CELLS, progress=progress
+    )
     return at_standard_errors(found.as_forecast(), errors, problem.cells, work)
 
 
 def _tail(header: Measured) -> NoiseTail:
-    tail = header.law.tail(EXCEEDED)
+    tail = header.law.tail(TAIL_PROBABILITY)
     return NoiseTail(header.query, str(header.margin), header.law.name, tail.counts, tail.exact)

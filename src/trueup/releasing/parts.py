@@ -1,4 +1,4 @@
-"""Runs by parts: measure every part, then pass up the tree, then down; a killed run resumes from its folder.
+"""Releases by parts: measurement of every part, then passes up and down the tree, resumable at any time.
 
     total      check the confidential counts, and sum them into the roots of every part       (lowest layer first)
     measure    draw noise, all parts at once; a committed part is never drawn again
@@ -87,7 +87,7 @@ class ByParts:
 
     @property
     def spent(self) -> str:
-        """Return the sentence on the charged loss, for a run that ends after it began to draw."""
+        """Return the sentence on the charged loss after drawing has begun."""
         return "Noise was drawn: the loss stays spent, and the run goes on from its folder."
 
     @property
@@ -97,14 +97,14 @@ class ByParts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other processes from the run folder, and check before each stage that none has taken over."""
+        """Keep other processes from the run folder for the duration of a block."""
         with owning(self.folder.path, take_over=self.take_over) as owner:
             self.log.before = owner.refuse_followed
             self.log.go_on(self.folder.path / "log.jsonl")
             yield
 
     def published(self, account: Account | None) -> StoredRelease | None:
-        """Return the release that the run has already published, if any; refuse any other content of its target."""
+        """Return the release that the run has already published, if any."""
         if (self.out / MANIFEST).is_file():
             manifest = read_manifest(self.out)
             if manifest.get("run") == self.folder.plan["run"]:
@@ -120,7 +120,7 @@ class ByParts:
         return None
 
     def reserve(self, account: Account | None) -> Reservation | None:
-        """Take the privacy loss out of the budget, unless an earlier attempt of this run did."""
+        """Charge the privacy loss, unless an earlier attempt did."""
         if account is None:
             return None
         try:
@@ -139,14 +139,14 @@ class ByParts:
         return reservation
 
     def read(self) -> None:
-        """Read and check the confidential counts, unless that was done; draw nothing."""
+        """Read and check the confidential counts, unless that was done."""
         if not self.folder.draws.begun:
             cut_anew(self.folder, self.executor)
         if not self.folder.draws.complete:
             check_data(self.folder, self.data, self.executor, self.log)
 
     def begin(self, reservation: Reservation | None) -> None:
-        """Record that drawing begins; refuse an earlier copy of the folder, from which noise would be drawn twice."""
+        """Record that drawing begins; refuse an older copy of the folder."""
         if reservation and reservation.drawn and not self.folder.draws.begun:
             raise BudgetError(
                 "the ledger records that noise was drawn for this run, but the run's folder is an older copy without it",
@@ -165,7 +165,7 @@ class ByParts:
         self.folder.draws.begin()
 
     def measure(self, target: Path) -> str:
-        """Draw what was not drawn yet, seal it, and remove the confidential counts."""
+        """Draw the parts that are not yet drawn, and remove the confidential counts."""
         draws = self.folder.draws
         if not draws.is_sealed:
             self.log.map(
@@ -206,7 +206,7 @@ class ByParts:
         return StoredRelease(target, manifest | listed), manifest
 
     def _link(self, target: Path) -> dict[str, Any]:
-        """Link the parts into the bundle, which takes no space."""
+        """Add the files of the parts to the bundle as hard links."""
         folder, manifest = self.folder, self._manifest()
         public = begin_bundle(target, folder.spec_text)
         link_part(folder.places, "all", public / "places.parquet")

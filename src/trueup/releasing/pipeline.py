@@ -1,4 +1,4 @@
-"""Releases end to end, from spec to folder, whole or not at all: one order of stages for one part or many.
+"""Releases from spec to folder: one order of stages for releases in one part or in many.
 
     reserve    the ledger grants the loss and counts all that the run finds out exactly
     read       the confidential counts are read and checked; what is at fault with them gives the loss back
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class Run(Protocol):
-    """The stages of a run; `Whole` has one part, `ByParts` many."""
+    """The stages of a run."""
 
     @property
     def log(self) -> Log: ...
@@ -181,7 +181,7 @@ def resume(
     take_over: bool = False,
     watch: Watch = quiet,
 ) -> StoredRelease:
-    """Go on with a run by parts that was interrupted.
+    """Continue an interrupted run by parts.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def resume(
 
 
 def _removed(gone: RunFolder) -> StoredRelease:
-    """Finish removing the folder of a completed run, and return what it released."""
+    """Complete the removal of a finished run's folder, and return its release."""
     from trueup.files.owner import owning
 
     out = Path(gone.plan["out"])
@@ -259,7 +259,7 @@ def _settled(
 def _in_memory(
     problem: Problem, data: Any, out: Path, account: Account | None, log: Log, *, reconciled: bool = True
 ) -> Whole:
-    """Find every fault that can be found before confidential counts are read or noise is drawn."""
+    """Check everything that can be checked before confidential counts are read."""
     method = choose(problem.spec.reconcile, problem.constraints)
     refuse_misfit(method, problem.constraints, problem.headers)
     _make_ready(problem, method if reconciled else None, log)
@@ -270,7 +270,7 @@ def _in_memory(
 
 
 def _make_ready(problem: Problem, method: Method | None, log: Log) -> None:
-    """Draw from every law and run the method on a few places, so that kernels are compiled before data are read."""
+    """Draw from every law and run the method on a few places, so that kernels are compiled in advance."""
     with log.stage("making the noise ready"):
         rehearse(problem.headers, problem.left_out)
     if method:
@@ -295,7 +295,7 @@ def _all_stages(run: Run, account: Account | None, target: Path) -> Release | Me
         else:
             run.read()
         run.begin(reservation)
-    with _spent(run.spent if reservation else ""):
+    with _note_spent_loss(run.spent if reservation else ""):
         return _draw_and_complete(run, reservation, target)
 
 
@@ -315,8 +315,8 @@ def _draw_and_complete(run: Run, reservation: Reservation | None, target: Path) 
 
 
 @contextmanager
-def _spent(note: str) -> Iterator[None]:
-    """Note on any error after drawing began what became of the loss."""
+def _note_spent_loss(note: str) -> Iterator[None]:
+    """Add to any error after drawing began what became of the privacy loss."""
     try:
         yield
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""The run folder: everything a run needs to resume after any kill, readable by its owner alone.
+"""The folder of a run, which holds everything needed to resume it.
 
 One file: all that the folder holds, and all that is made of it, stands in one place.
 """
@@ -48,7 +48,7 @@ REMOVED = ".removed"
 
 @dataclass(frozen=True)
 class Branch:
-    """The public places of a part.
+    """The public places of one part.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder with a run's plan, its parts and, under `confidential/`, what must not leave it.
+    """The folder with a run's plan, parts and, under `confidential/`, its confidential files.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class RunFolder:
         return plan
 
     def write_plan(self, spec_text: str, plan: Mapping[str, Any]) -> None:
-        """Write the settings of the run, which begins with this; forget what was read of another plan."""
+        """Write the settings of a run, with which it begins."""
         plan = {"format": FORMAT, **plan}
         replace_whole(self.path / "spec.toml", spec_text)
         replace_whole(self.path / PLAN, json.dumps(plan | {"digest": _digest(plan)}, indent=1))
@@ -143,7 +143,7 @@ class RunFolder:
 
     @cached_property
     def cut(self) -> Cut:
-        """Return the where the tree is cut."""
+        """Return the division of the tree into parts."""
         return Cut.of_plain(self.plan["cut"])
 
     @cached_property
@@ -176,12 +176,12 @@ class RunFolder:
 
     @cached_property
     def estimates(self) -> Parts:
-        """Return every part's estimates for the part above it, which follow from the measurements."""
+        """Return the estimates of every part for the part above it."""
         return self._following("estimates")
 
     @cached_property
     def settled(self) -> Parts:
-        """Return settled tables for the parts below, and settling reports, which follow from the measurements."""
+        """Return the settled tables for the parts below, with reports."""
         return self._following("settled")
 
     @cached_property
@@ -194,12 +194,12 @@ class RunFolder:
 
     @property
     def confidential(self) -> Path:
-        """Return the folder of what must not leave the run."""
+        """Return the folder of confidential files."""
         return self.path / "confidential"
 
     @property
     def limit(self) -> Limit | None:
-        """Return the limit on each unit's records and what it left out, once the table is tabulated; None without one."""
+        """Return the limit on each unit's records and the number left out, once the table is tabulated."""
         if Limit.of(self.spec, lambda: self.key) is None:
             return None
         try:
@@ -220,7 +220,7 @@ class RunFolder:
 
     @property
     def tabulated(self) -> bool:
-        """Return True if the confidential table was read; digests of its counts are written last."""
+        """Return True if the confidential table was tabulated."""
         return (self.confidential / "counts.json").exists()
 
     def keep_counts(self) -> None:
@@ -239,21 +239,21 @@ class RunFolder:
 
     @cached_property
     def draws(self) -> Draws:
-        """Return what was drawn so far."""
+        """Return the records of what was drawn."""
         return Draws(self.path, self.measured, tuple(map(str, self.all_parts)))
 
     @cached_property
     def seal(self) -> str:
-        """Return the seal on all measurements; raise BundleError if there is none yet."""
+        """Return the digest of all measurements; raise BundleError if there is none yet."""
         return seal_of(self.draws.parts)
 
     def forget_counts(self) -> None:
-        """Remove the confidential counts, which nothing after the seal needs."""
+        """Remove the confidential counts, which are no longer needed."""
         for name in ("counts", "sums", "grouped"):
             shutil.rmtree(self.confidential / name, ignore_errors=True)
 
     def remove(self) -> None:
-        """Remove the run after renaming it, first what is confidential and last the plan, so that removal can resume."""
+        """Remove the run, in an order that lets an interrupted removal continue."""
         _database.cache_clear()  # its threads would be missing in a process that is forked later
         gone = self.path.with_name(self.path.name + REMOVED)
         self.path.rename(gone)
@@ -274,7 +274,7 @@ class RunFolder:
         return self.spec.levels[self.cut.layers[parts[0].layer].top].name
 
     def occupied(self, number: int) -> Occupied:
-        """Read the tabulated counts of a part of the last layer."""
+        """Return the tabulated counts of a part of the last layer."""
         try:
             digests = json.loads(self._read("confidential/counts.json"))
             if hmac.compare_digest(self._keyed(self.counts.part(number)), digests[number]):
@@ -292,7 +292,7 @@ class RunFolder:
         return read_places(self.places.path("all"), self.spec)
 
     def rebuild_places(self, geography: Any = None) -> None:
-        """Write lost public places again, as the run began with them.
+        """Write the public places again after they were lost.
 
         Raises
         ------
@@ -331,7 +331,7 @@ class RunFolder:
         return Branch(tree, held["starts"])
 
     def write_branches(self, tree: Tree, cut: Cut) -> None:
-        """Write the places of every part that has none."""
+        """Write the places of every part that lacks them."""
         for layer, parts in zip(cut.layers, cut.parts):
             for part in parts:
                 self.write_branch(tree, layer, part)
@@ -355,21 +355,21 @@ class RunFolder:
         return cells_of_sizes(self.spec, [1] * len(self.spec.levels))
 
     def cells(self, branch: Branch) -> Cells:
-        """Return the finest cells of a part; of a family of tables those of each on the part's levels."""
+        """Return the finest cells of a part."""
         if isinstance(self._one_place, FamilyCells):
             return self._one_place.within(branch.tree)
         return build_cells(self.spec, branch.tree)
 
     @cached_property
     def released(self) -> tuple[Margin, ...]:
-        """Return the tables that are released: histograms of every level, or what a family in memory releases."""
+        """Return the released tables."""
         if isinstance(self._one_place, FamilyCells):
             return published(build_constraints(self.spec, self._one_place))
         attributes = tuple(a.name for a in self.spec.attributes)
         return tuple(Margin(level.name, attributes) for level in self.spec.levels)
 
     def released_by(self, layer: int) -> list[tuple[str, Margin]]:
-        """Return the tables that parts of a layer settle, each with its number as text."""
+        """Return the tables that the parts of a layer settle."""
         levels = {self.spec.levels[level].name for level in self.cut.settled(layer)}
         return [(f"{i:02d}", margin) for i, margin in enumerate(self.released) if margin.level in levels]
 
@@ -380,7 +380,7 @@ class RunFolder:
 
 
 def remove_plan(path: Path) -> None:
-    """Remove what is left of a run."""
+    """Remove the rest of a run."""
     (path / PLAN).unlink(missing_ok=True)
     path.rmdir()
 
@@ -402,7 +402,7 @@ def _digest(plan: Mapping[str, Any]) -> str:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray]) -> None:
-    """Write named arrays to one file; texts of different lengths are joined, with their lengths."""
+    """Write named arrays to one file."""
     held: dict[str, NDArray] = {}
     for name, array in arrays.items():
         if array.dtype == object:

@@ -1,4 +1,4 @@
-"""Begin a run by parts: everything public is settled and written before a confidential count is read."""
+"""Start of a run by parts: all public information is written before a confidential count is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from trueup.errors import BundleError, SpecError
 from trueup.files import address_of
-from trueup.files.memory import PROCESS, memory_text
+from trueup.files.memory import PROCESS_BYTES, memory_text
 from trueup.files.owner import owning, refuse_owned
 from trueup.files.target import is_own, refuse_occupied, refuse_strange
 from trueup.files.writing import writing
@@ -34,12 +34,12 @@ from trueup.releasing.run_folder import PLAN, REMOVED, RunFolder
 from trueup.run import Executor
 from trueup.version import __version__
 
-LEAST_SHARE = 50_000_000
+MIN_WORKER_BYTES = 50_000_000
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a run's execution, none of which changes a released integer.
+    """The settings of a run's execution, which do not affect released counts.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Settings:
     workers: int = 1
     most: int | None = None
     each: int | None = None
-    driver: int = PROCESS
+    driver: int = PROCESS_BYTES
 
     @classmethod
     def of(cls, executor: Executor, most: int | None, tree: Tree, memory: int | None = None) -> Settings:
@@ -71,17 +71,19 @@ class Settings:
         return cls(total, executor.workers, most, each, driver if executor.beside_driver else 0)
 
     def places(self, cells: int, answers: int) -> int:
-        """Return the number of places that fit in a worker's share of the memory, given their cells and measured values.
+        """Return how many places fit in a worker's share of the memory.
 
         Raises
         ------
         SpecError
             If the memory does not even hold the workers.
         """
-        own = PROCESS * (self.workers > 1 or not self.driver) + LEAST_SHARE
+        own = PROCESS_BYTES * (self.workers > 1 or not self.driver) + MIN_WORKER_BYTES
         share = (self.each or (self.memory - self.driver) / self.workers) - own
-        if share < LEAST_SHARE:
-            least = self.driver * (not self.each) + (1 if self.each else self.workers) * (own + LEAST_SHARE)
+        if share < MIN_WORKER_BYTES:
+            least = self.driver * (not self.each) + (1 if self.each else self.workers) * (
+                own + MIN_WORKER_BYTES
+            )
             raise SpecError(
                 f"{memory_text(self.each or self.memory)} of memory are too little for "
                 + ("a worker" if self.each else f"{self.workers} worker{'s' * (self.workers > 1)}"),
@@ -98,7 +100,7 @@ class Settings:
 
 
 def place_bytes(cells: int, answers: int) -> int:
-    """Return about how many bytes a task needs for each place: counts, estimates and tables of its cells, its answers."""
+    """Return the approximate bytes that a task needs for each place."""
     return 8 * (5 * cells + 3 * answers)
 
 
@@ -114,7 +116,7 @@ def begin(
     *,
     take_over: bool = False,
 ) -> RunFolder | None:
-    """Settle what is public and write it to the run folder beside the target.
+    """Write all public information of a run to its folder.
 
     None if the release stands in the target already, committed under the account's key.
 
@@ -147,7 +149,7 @@ def begin(
         "guarantee": guarantee_out(problem.guarantee),
         "headers": [header_out(h) for h in headers],
         "method": describe(method),
-        "cut": (cut := _cut(cells.tree, plan, settings)).plain(),
+        "cut": (cut := _place_cut(cells.tree, plan, settings)).plain(),
         **_settings_out(settings),
     }
     with _new(run_path(out), take_over) as folder:
@@ -157,7 +159,7 @@ def begin(
     return folder
 
 
-def _cut(tree: Tree, plan: SegmentPlan | FamilyPlan, settings: Settings) -> Cut:
+def _place_cut(tree: Tree, plan: SegmentPlan | FamilyPlan, settings: Settings) -> Cut:
     return cut_tree(tree, settings.places(*plan.place_cells(tree.sizes)), settings.workers)
 
 
@@ -171,7 +173,7 @@ def _settings_out(settings: Settings) -> dict[str, int | None]:
 
 
 def cut_anew(folder: RunFolder, executor: Executor) -> None:
-    """Cut a run's places again for other workers or memory than it began with; nothing may be drawn yet.
+    """Divide a run's places again for other workers or memory, before anything is drawn.
 
     What was tabulated by the old parts goes first, so that a kill in between leaves a run that tabulates again.
 
@@ -186,7 +188,7 @@ def cut_anew(folder: RunFolder, executor: Executor) -> None:
         return
     tree = folder.tree()
     settings = Settings.of(executor, before["most"], tree, asked[0])
-    cut = _cut(tree, divided(folder.spec, folder.headers)[1], settings)
+    cut = _place_cut(tree, divided(folder.spec, folder.headers)[1], settings)
     (folder.confidential / "counts.json").unlink(missing_ok=True)
     folder.forget_counts()
     for part in folder.all_parts:
@@ -196,7 +198,7 @@ def cut_anew(folder: RunFolder, executor: Executor) -> None:
 
 
 def account_out(account: Account) -> dict[str, str | None]:
-    """Return who is charged and where: the ledger by its identifier, since its address may hold a password."""
+    """Return the analyst and the ledger's identifier, without its address."""
     return {"ledger": account.ledger.state().ledger, "analyst": account.analyst, "key": account.key}
 
 
@@ -212,7 +214,7 @@ _BEGUN = {"confidential", "owner", "places", "spec.toml"}
 
 @contextmanager
 def _new(path: Path, take_over: bool) -> Iterator[RunFolder]:
-    """Create the folder of a run and hold it, so that nobody else begins one there."""
+    """Create and hold the folder of a run."""
     folder = RunFolder(path)
     if path.is_symlink():
         refuse_occupied(path)
@@ -231,7 +233,7 @@ def _new(path: Path, take_over: bool) -> Iterator[RunFolder]:
 
 
 def _refuse_begun(path: Path) -> None:
-    """Refuse a folder in which a run has begun, or that is another user's."""
+    """Refuse a folder in which a run has begun, or that belongs to another user."""
     if (path / PLAN).exists():
         raise BundleError(
             f"a run was interrupted and left '{path}'",
@@ -242,7 +244,7 @@ def _refuse_begun(path: Path) -> None:
 
 
 def _empty(path: Path) -> None:
-    """Remove what an abandoned run left that had not begun."""
+    """Remove the files of an abandoned run that had not begun."""
     for name in ("confidential", "places"):  # its places may be those of another cut
         shutil.rmtree(path / name, ignore_errors=True)
     path.chmod(0o700)

@@ -36,7 +36,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import refuse_broken, violations
 from trueup.model.family import FamilyCells, marginal_in, table_alone, tables_beside
 from trueup.model.header import Measured
-from trueup.reconciling import BEFORE_NOISE, refuse_inexact, unsolved
+from trueup.reconciling import MAX_TRUE_COUNT, refuse_inexact, unsolved
 from trueup.reconciling.family_tree import FamilyPlan, FamilySegment, FamilySummary
 from trueup.reconciling.histogram_parts import Answers, Settlement, Summary, down, up
 from trueup.reconciling.joined_parts import JoinedPlan, JoinedSegment, JoinedSummary, joined_down, joined_up
@@ -51,7 +51,7 @@ CHECKS = ("whole numbers", "parts add up", "every constraint", "invariants exact
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """A task carried out on every part of a layer.
+    """A task that is carried out on every part of a layer.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Task(ABC):
 
 
 class PartTotal(Task):
-    """Check a part's confidential counts and sum them into its roots, before anything is drawn."""
+    """The task of checking a part's confidential counts and summing them at its roots."""
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
         """Return True if the roots' sums are committed."""
@@ -88,18 +88,18 @@ class PartTotal(Task):
     def work(self, folder: RunFolder, part: PlacePart) -> None:
         """Commit the roots' sums."""
         branch = folder.branch(part)
-        cells, held = folder.cells(branch), _held(folder, part)
+        cells, held = folder.cells(branch), _confidential_counts(folder, part)
         counts = _exact(cells, branch, held)
         refuse_overflow(held.count.sum(dtype=np.float64))
         refuse_broken(local_constraints(folder.spec, cells), counts)
         if part.layer == 0:
-            refuse_inexact(cells.sum(counts, Margin(branch.tree.levels[0])), BEFORE_NOISE)
+            refuse_inexact(cells.sum(counts, Margin(branch.tree.levels[0])), MAX_TRUE_COUNT)
         sums = _at_roots(branch, held)
         folder.sums.commit(str(part), lambda path: save_arrays(path, sums._asdict()))
 
 
 class Measure(Task):
-    """The draw of a part's noise, of which one is committed, and no other is ever seen."""
+    """The task of drawing a part's noise, of which exactly one draw is committed."""
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
         """Return True if measurements are committed; raise BundleError if they were, and are lost."""
@@ -110,7 +110,7 @@ class Measure(Task):
         branch, headers = folder.branch(part), folder.headers_of(part.layer)
         cells = folder.cells(branch)
         guarantee = guarantee_in(folder.plan["guarantee"])
-        counts = _exact(cells, branch, _held(folder, part))
+        counts = _exact(cells, branch, _confidential_counts(folder, part))
         drawn = draw(cells, counts, [h.at(cells) for h in headers], guarantee)
         alone = draw_left_out(folder.spec, folder.limit) if (part.layer, part.number) == (0, 0) else None
         folder.measured.commit(
@@ -137,7 +137,7 @@ class _Reconciling(Task):
         return up, down, Summary
 
     def given(self, folder: RunFolder, part: PlacePart) -> tuple[Branch, Any, Answers, Any]:
-        """Return the inputs of both passes: the places, their measurements, and the estimates from below."""
+        """Return the inputs of both passes: places, measurements, and estimates from below."""
         branch, layer = folder.branch(part), folder.cut.layers[part.layer]
         spine = Spine(branch.tree.child_ptr, branch.tree.sizes[0])
         firsts, summary = tuple(branch.starts.tolist()), self.ways[-1]
@@ -154,7 +154,7 @@ class _Reconciling(Task):
 
 
 class Up(_Reconciling):
-    """Estimate a part's roots from its measurements and those below."""
+    """The task of estimating a part's roots from its measurements and those below."""
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
         """Return True if the estimates are committed."""
@@ -169,7 +169,7 @@ class Up(_Reconciling):
 
 @dataclass(frozen=True)
 class Down(_Reconciling):
-    """Settle a part below its settled roots, check it, and write its tables."""
+    """The task of settling a part below its roots and writing its tables."""
 
     seed: int
 
@@ -191,7 +191,7 @@ class Down(_Reconciling):
             {} if above is None else {settled.levels.start - 1: above}
         )
         top = min(tables)
-        gaps = _gaps(cells, top, tables, headers, answers)
+        gaps = _released_minus_measured(cells, top, tables, headers, answers)
         refuse_broken_rules(folder, cells, top, tables, gaps)
         self._write(folder, part, branch, cells, tables, settled)
         report = {"stats": settled.stats, "misses": [_squares(h, gap) for h, gap in gaps if not h.exact]}
@@ -208,7 +208,7 @@ class Down(_Reconciling):
     ) -> None:
         for number, margin in folder.released_by(part.layer):
             at = cells.tree.level(margin.level)
-            held = _occupied(_summed(cells, at, tables[folder.cut.layers[part.layer].top + at], margin))
+            held = _occupied(_margin_sums(cells, at, tables[folder.cut.layers[part.layer].top + at], margin))
             alone = table_alone(cells, margin) if cells.is_family else cells
             folder.tables.commit(
                 f"{number}-{part}",
@@ -228,7 +228,7 @@ Gaps = Sequence[tuple[Measured, NDArray]]
 def refuse_broken_rules(
     folder: RunFolder, cells: Cells, top: int, tables: Mapping[int, NDArray], gaps: Gaps
 ) -> None:
-    """Check the settled tables of a part against every rule, independently of what settled them.
+    """Check a part's settled tables against every rule.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ def refuse_broken_rules(
     holds = (
         all(table.dtype.kind in "iu" for table in tables.values()),
         all(_adds_up(cells, top, tables, level) for level, _ in pairwise(sorted(tables))),
-        not violations(local_constraints(folder.spec, cells), _finest(cells, top, tables)),
+        not violations(local_constraints(folder.spec, cells), _finest_counts(cells, top, tables)),
         not any(gap.any() for header, gap in gaps if header.exact),
     )
     if broken := [rule for rule, kept in zip(CHECKS, holds) if not kept]:
@@ -264,8 +264,8 @@ def _adds_up(cells: Cells, top: int, tables: Mapping[int, NDArray], level: int) 
     return np.array_equal(np.add.reduceat(tables[level + 1], starts, axis=0), kept)
 
 
-def _finest(cells: Cells, top: int, tables: Mapping[int, NDArray]) -> NDArray:
-    """Return the counts (n,) of a part's cells: of each table those of the last level that it has."""
+def _finest_counts(cells: Cells, top: int, tables: Mapping[int, NDArray]) -> NDArray:
+    """Return the counts (n,) of a part's finest cells."""
     lasts = ((len(table.tree.levels) - 1, table) for table, _ in tables_beside(cells, 0))
     columns = (
         (level, next(at for one, at in tables_beside(cells, level) if one is table)) for level, table in lasts
@@ -273,14 +273,14 @@ def _finest(cells: Cells, top: int, tables: Mapping[int, NDArray]) -> NDArray:
     return np.concatenate([tables[top + level][:, at].ravel() for level, at in columns])
 
 
-def _summed(cells: Cells, level: int, table: NDArray, margin: Margin) -> NDArray:
-    """Return the sums `(places, groups)` of a margin from the tables that stand beside each other at a level."""
+def _margin_sums(cells: Cells, level: int, table: NDArray, margin: Margin) -> NDArray:
+    """Return the sums `(places, groups)` of a margin from the tables of a level."""
     held = cells.holding(margin)
     one, columns = next((one, at) for one, at in tables_beside(cells, level) if one is held)
     return marginalise(table[:, columns], marginal_in(one, margin))
 
 
-def _gaps(
+def _released_minus_measured(
     cells: Cells, top: int, tables: Mapping[int, NDArray], headers: Sequence[Measured], answers: Answers
 ) -> Gaps:
     """Return every header with released minus measured counts `(places, groups)`."""
@@ -288,13 +288,13 @@ def _gaps(
     for level, measured in enumerate(answers):
         own = [h for h in headers if h.margin.level == cells.tree.levels[level]]
         for header, answer in zip(own, measured, strict=True):
-            table = _summed(cells, level, tables[top + level], header.margin)
+            table = _margin_sums(cells, level, tables[top + level], header.margin)
             found.append((header, _of_counted(cells, header, table) - answer))
     return found
 
 
 def _of_counted(cells: Cells, header: Measured, table: NDArray) -> NDArray:
-    """Return the measured groups of a margin `(places, groups)`, for margins of some units alone."""
+    """Return the groups of a margin `(places, groups)` that its header measures."""
     if not header.margin.where:
         return table
     own = header.at(cells).groups
@@ -302,13 +302,13 @@ def _of_counted(cells: Cells, header: Measured, table: NDArray) -> NDArray:
 
 
 def _squares(header: Measured, gap: NDArray) -> dict[str, Any]:
-    """Return how many counts of a header there are, and the sum of squares of its gaps (counts squared)."""
+    """Return how many counts a header has, and the sum of squared adjustments (counts squared)."""
     squares = float((gap**2.0).sum())
     return {"query": header.query, "level": header.margin.level, "counts": gap.size, "squares": squares}
 
 
-def _held(folder: RunFolder, part: PlacePart) -> Occupied:
-    """Return confidential counts of a part's last level, by cells of all attributes."""
+def _confidential_counts(folder: RunFolder, part: PlacePart) -> Occupied:
+    """Return the confidential counts of a part's last level."""
     if part.layer == len(folder.cut.layers) - 1:
         return folder.occupied(part.number)
     parts = [Occupied(**load_arrays(folder.sums.path(str(b)))) for b in folder.cut.below(part)]
@@ -326,7 +326,7 @@ def _exact(cells: Cells, branch: Branch, held: Occupied) -> NDArray[np.int64]:
 
 
 def _at_roots(branch: Branch, held: Occupied) -> Occupied:
-    """Sum counts of a part's last level into its roots."""
+    """Sum the counts of a part's last level at its roots."""
     above = branch.tree.ancestors(len(branch.tree.levels) - 1, 0)[held.place - branch.starts[-1]]
     pairs, index = np.unique(np.stack([above, held.cell.astype(np.int64)]), axis=1, return_inverse=True)
     totals = np.zeros(pairs.shape[1], np.int64)
@@ -335,13 +335,13 @@ def _at_roots(branch: Branch, held: Occupied) -> Occupied:
 
 
 def _occupied(table: NDArray, first: int = 0) -> Occupied:
-    """Return the nonzero cells of `(places, n)`; the first place has the position `first`."""
+    """Return the nonzero cells of `(places, n)`, with positions counted from `first`."""
     place, cell = np.nonzero(table)
     return Occupied(np.int64(first) + place, cell.astype(np.int32), table[place, cell].astype(np.int64))
 
 
 def _answers(folder: RunFolder, part: PlacePart, branch: Branch) -> list[list[NDArray]]:
-    """Return what a part measured, per level and header `(places, groups)`."""
+    """Return a part's measurements per level and header `(places, groups)`."""
     cells = folder.cells(branch)
     headers = [h.at(cells) for h in folder.headers_of(part.layer)]
     values = read_measured(folder.measured.path(str(part)), cells, headers, folder.database)
@@ -351,7 +351,7 @@ def _answers(folder: RunFolder, part: PlacePart, branch: Branch) -> list[list[ND
 
 
 def _above(folder: RunFolder, part: PlacePart, cells: int) -> NDArray[np.int64]:
-    """Return the settled tables of a part's roots, from the part whose leaves they are."""
+    """Return the settled tables of a part's roots from the part above."""
     first, last = folder.cut.layers[part.layer].edges[part.number : part.number + 2]
     held = Occupied(**load_arrays(folder.settled.path(f"leaves-{folder.cut.above(part)}")))
     rows = slice(*np.searchsorted(held.place, [first, last]).tolist())

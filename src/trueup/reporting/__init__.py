@@ -40,7 +40,7 @@ _WIDTH = 760
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of a report, which a notebook shows and `save` writes as SVG.
+    """A picture of a report, which is shown in notebooks and saved as SVG.
 
     Attributes
     ----------
@@ -55,12 +55,12 @@ class Picture:
 
     @property
     def caption(self) -> str:
-        """Return how to read it."""
+        """Return the sentence on how to read the picture."""
         return self.block.caption
 
     @property
     def message(self) -> str:
-        """Return its message, for readers who do not see it."""
+        """Return the picture's message as text."""
         return self.block.message
 
     def svg(self) -> str:
@@ -94,7 +94,7 @@ class Picture:
 
 
 def _height(block: Any) -> int:
-    """Return the pixels that a picture of `_WIDTH` takes, with room for names of two lines."""
+    """Return the height (pixels) of a picture of width `_WIDTH`."""
     if block.kind == "map":
         return 150 + min(_WIDTH * block.height // block.width, 704)
     caption = 24 * (1 + len(block.caption) // 80)
@@ -104,7 +104,7 @@ def _height(block: Any) -> int:
 
 
 class Report(str):
-    """A self-contained HTML page, which a notebook shows and `save` writes.
+    """A self-contained HTML page, which is shown in notebooks and saved as a file.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ def html(page: Page, more: str | None = None) -> str:
 
 
 def _policy(script: str) -> str:
-    """Return the policy that allows this one script, inline style, and no requests."""
+    """Return the content security policy, which allows this one script and inline style, but no requests."""
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
@@ -173,7 +173,7 @@ def _environment(more: str | None = None) -> Environment:
 
 
 def templates(*packages: str) -> Environment:
-    """Return the templates of packages, in which everything is escaped and unknown names are errors."""
+    """Return the templates of packages, with escaping of all values."""
     return Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         bytecode_cache=_compiled_beside(packages[0]),
@@ -185,7 +185,7 @@ def templates(*packages: str) -> Environment:
 
 
 def _compiled_beside(package: str) -> FileSystemBytecodeCache | None:
-    """Keep compiled templates beside the package's compiled modules, if that folder can be written."""
+    """Cache compiled templates beside the package's compiled modules, if possible."""
     folder = Path(str(files(package))) / "templates" / "__pycache__"
     with suppress(OSError):
         folder.mkdir(exist_ok=True)
@@ -193,7 +193,7 @@ def _compiled_beside(package: str) -> FileSystemBytecodeCache | None:
 
 
 def _body(table: Table) -> Markup:
-    """Write the rows of a table, escaping whole columns because long tables have most of a page's cells."""
+    """Return the HTML rows of a table, escaping whole columns at once."""
     first, *others = table.columns
     cells = "".join('<td class="n">%s</td>' if column.numeric else "<td>%s</td>" for column in others)
     row = f'<tr><th scope="row">%s</th>{cells}</tr>\n'
@@ -213,7 +213,7 @@ def _source(environment: Environment, name: str) -> str:
 
 
 def _page(home: str) -> Callable[..., Page]:
-    """Return a layout by its file and function, which are imported with the first record of its kind."""
+    """Return the layout of a record's page."""
     module, _, name = f"trueup.reporting.pages.{home}".rpartition(".")
     return lambda *given, **options: getattr(import_module(module), name)(*given, **options)
 

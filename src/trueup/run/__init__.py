@@ -1,4 +1,4 @@
-"""Executors, which carry out the tasks of a large run on one machine or many, and deadlines in wall time."""
+"""Executors of large runs on one machine or many, and deadlines."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, ResourceError, SpecError, TrueupError, place_of
 
-MINUTES = 10.0
+DEFAULT_MINUTES = 10.0
 """Wall time that `infer` may take where nothing else is asked for."""
-FEWEST_MINUTES = 1.0
+MIN_MINUTES = 1.0
 
 
 def cores() -> int:
@@ -34,7 +34,7 @@ def told_time(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Deadline:
-    """A point in wall time, and the time allowed until then.
+    """A point in time, and the time allowed until then.
 
     Attributes
     ----------
@@ -56,24 +56,24 @@ class Deadline:
 
     @classmethod
     def of(cls, minutes: float | None = None, *, began: float | None = None) -> Deadline:
-        """Return the deadline of a command that began at a reading of `time.monotonic`; now if none is given.
+        """Return the deadline of a command that began at a given reading of `time.monotonic`.
 
         Raises
         ------
         SpecError
             If less than one minute is given.
         """
-        minutes = MINUTES if minutes is None else minutes
-        if not minutes >= FEWEST_MINUTES:
+        minutes = DEFAULT_MINUTES if minutes is None else minutes
+        if not minutes >= MIN_MINUTES:
             raise SpecError(f"{minutes:g} minutes are given as the time limit", needed="at least 1 minute")
         return cls((time.monotonic() if began is None else began) + 60 * minutes, 60.0 * minutes)
 
     def left(self, share: float = 1.0) -> float:
-        """Return the seconds until a share of the time allowed is spent; negative once it is."""
+        """Return the seconds until a share of the allowed time is spent; negative afterwards."""
         return self.ends - (1 - share) * self.allowed - time.monotonic()
 
     def sooner(self, share: float) -> Deadline:
-        """Return the deadline of work that may take a share of the time allowed.
+        """Return the deadline of work that may take a share of the allowed time.
 
         Examples
         --------
@@ -83,7 +83,7 @@ class Deadline:
         return Deadline(self.ends - (1 - share) * self.allowed, share * self.allowed)
 
     def in_all(self, seconds: float) -> str:
-        """Return in words how long the whole command is predicted to take, with so many seconds from now on.
+        """Return words for the predicted time of the whole command, given the remaining seconds.
 
         Examples
         --------
@@ -93,7 +93,7 @@ class Deadline:
         return f"about {told_time(self.allowed - self.left() + seconds)} in all"
 
     def spent(self, method: str, done: str, remedy: str) -> ConvergenceError:
-        """Return the error for a deadline that passed before a method had any result.
+        """Return the error for a deadline that passed without a result.
 
         Examples
         --------
@@ -123,7 +123,7 @@ Result = TypeVar("Result")
 
 
 class InTurn(Sequence[Item]):
-    """Items that are made when they are asked for, since all of them at once would not fit in memory.
+    """Items that are created one by one, to save memory.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class InTurn(Sequence[Item]):
 
 
 def runs_of(before: NDArray[np.integer], most: int) -> list[tuple[int, int]]:
-    """Return first and last + 1 of runs of parts with about `most` cells each, from the number of cells before each part.
+    """Return the first part, and the part after the last, of runs with about `most` cells each.
 
     Examples
     --------
@@ -200,7 +200,7 @@ class Executor(Protocol):
         ...
 
     def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
-        """Count equal rows of a table of records where it is stored, if this engine can read such a source.
+        """Count equal rows of a table of records in place, if this engine can read the source.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class Executor(Protocol):
 
 
 def told(error: BaseException, label: str) -> TrueupError:
-    """Turn an exception of a task into an error that may cross processes and quotes no data.
+    """Convert an exception of a task into an error that can be sent between processes and quotes no data.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def told(error: BaseException, label: str) -> TrueupError:
 
 
 def out_of_memory(what: str) -> ResourceError:
-    """Return advice on what to do about memory."""
+    """Return advice for a lack of memory."""
     return ResourceError(
         what,
         remedy="free memory or give fewer --workers, then continue with --resume; or start anew with less --memory",

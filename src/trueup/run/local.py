@@ -19,14 +19,14 @@ from typing import Any, Self
 from trueup.errors import ResourceError, TrueupError
 from trueup.run import WORKER_ENVIRONMENT, Item, Result, cores, out_of_memory, told
 
-ATTEMPTS = 3
+MAX_ITEM_ATTEMPTS = 3
 """Most attempts at an item whose worker is killed."""
 MOST_THREADS = 4
 """Items that threads work on at once."""
 
 
 class LocalPool:
-    """Worker processes of this machine; a single worker is this process itself.
+    """Worker processes of this machine; a single worker is this process.
 
     Workers are spawned, not forked: libraries with threads do not survive a fork. A worker that is killed is
     noticed by the end of its pipe, and its item is given to another one. A spawned process reads the script that it was
@@ -50,7 +50,7 @@ class LocalPool:
     def __init__(
         self,
         workers: int = 1,
-        attempts: int = ATTEMPTS,
+        attempts: int = MAX_ITEM_ATTEMPTS,
         *,
         memory: int | None = None,
         worker_memory: int | None = None,
@@ -83,7 +83,7 @@ class LocalPool:
             raise
 
     def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
-        """Return None: every source is left to the driver, on the same machine; see `Executor.grouped`."""
+        """Return None, because the driver reads every source itself; see `Executor.grouped`."""
         return False
 
     def _here(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
@@ -121,7 +121,7 @@ class LocalPool:
                 yield at, answer
 
     def _idle(self, busy: dict[Connection, Any], items: int) -> _Worker | None:
-        """Return a worker that is free, started if there are too few; None if all are busy."""
+        """Return a free worker, started if there are too few; None if all are busy."""
         if idle := next((w for w in self._pool if w.pipe not in busy), None):
             return idle
         if len(self._pool) >= min(self.workers, items):
@@ -131,7 +131,7 @@ class LocalPool:
 
 
 class LocalThreads(LocalPool):
-    """Threads of this process, for tasks in kernels that let other threads run.
+    """Threads of this process, for kernels that release the interpreter lock.
 
     Items are worked on as they come, some at once: each may hold much. An interruption waits for those.
 
@@ -164,7 +164,7 @@ class LocalThreads(LocalPool):
 
 
 class _Worker:
-    """One process and the pipe to it."""
+    """One worker process and the pipe to it."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -191,7 +191,7 @@ class _Worker:
 
 @contextmanager
 def _as_worker() -> Iterator[None]:
-    """Give a process that starts now a worker's environment."""
+    """Set the environment of a worker for a process that is about to start."""
     before = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
     os.environ.update(WORKER_ENVIRONMENT)
     try:
@@ -205,7 +205,7 @@ def _as_worker() -> Iterator[None]:
 
 
 def _work(pipe: Connection) -> None:
-    """Carry out the tasks from the pipe until it closes, as it does when the driver dies."""
+    """Carry out tasks from the pipe until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the driver's to handle
     while True:
         try:

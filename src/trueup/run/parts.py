@@ -1,4 +1,4 @@
-"""A folder of parts, each committed whole and exactly once; and tasks whose answers stay in one.
+"""Folders of parts, each committed whole and exactly once, and tasks that store their answers in one.
 
 A run that was killed goes on, whichever process writes a part and however often.
 """
@@ -27,7 +27,7 @@ _RECORD = ".part"
 
 @dataclass(frozen=True)
 class Part:
-    """A committed part.
+    """One committed part.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Part:
 
 
 class Parts:
-    """Named files, each committed at most once, on a file system that all workers share.
+    """Named files that are committed at most once, on a file system shared by all workers.
 
     A writer fills a file that nobody else sees, forces it to the disk, gives it a name that holds its digest, and
     links a small record `NAME.part` to it. Making a link fails where the name exists already, so of any number
@@ -85,7 +85,7 @@ class Parts:
             )  # a task that outlives its run must not bring its folder back
 
     def commit(self, name: str, write: Callable[[Path], object], suffix: str = "") -> Part:
-        """Let `write` fill a file and commit it under a name; return what is now committed under it.
+        """Let `write` fill a file and commit it under a name; return the part that is now committed.
 
         `write` is not called where the name is committed already.
 
@@ -106,7 +106,7 @@ class Parts:
         return winner
 
     def find(self, name: str) -> Part | None:
-        """Return the part committed under a name, unread; None if there is none.
+        """Return the part committed under a name without reading it; None if there is none.
 
         Raises
         ------
@@ -128,13 +128,13 @@ class Parts:
         return held
 
     def part(self, name: str) -> Part:
-        """Return the part committed under a name, unread; raise BundleError if there is none."""
+        """Return the part committed under a name without reading it; raise BundleError if there is none."""
         if held := self.find(name):
             return held
         raise BundleError(f"part '{name}' of the run is missing", remedy="continue the run with --resume")
 
     def path(self, name: str) -> Path:
-        """Return the file that is committed under a name, after its digest was checked.
+        """Return the file committed under a name, after checking its digest.
 
         Raises
         ------
@@ -148,17 +148,17 @@ class Parts:
         return path
 
     def forget(self, name: str) -> None:
-        """Remove what is committed under a name, for parts that follow from others."""
+        """Remove the part committed under a name, if it can be computed again."""
         if self._follows and (held := self.find(name)):
             (self.folder / f"{name}{_RECORD}").unlink()
             (self.folder / held.file).unlink(missing_ok=True)
 
     def names(self) -> set[str]:
-        """Return the names under which something is committed."""
+        """Return the names of all committed parts."""
         return {p.name.removesuffix(_RECORD) for p in self.folder.glob(f"*{_RECORD}")}
 
     def _stage(self, name: str, write: Callable[[Path], object], suffix: str) -> Part:
-        """Write a file to disk that no record names yet."""
+        """Write a file that is not yet committed."""
         with self._unseen(suffix) as hidden:
             write(hidden)
             to_disk(hidden)
@@ -192,7 +192,7 @@ class Parts:
             Path(name).unlink(missing_ok=True)
 
     def destroy_uncommitted(self) -> None:
-        """Remove, unread, every file that no record names: leftovers of slower or dead writers."""
+        """Remove, unread, every file that is not committed."""
         committed = {part.file for name in self.names() if (part := self.find(name))}
         for path in self.folder.iterdir():
             if path.suffix != _RECORD and path.name not in committed:
@@ -231,7 +231,7 @@ def _writing(name: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class KeptExecutor:
-    """An executor that keeps the answer of every task under the digest of the task and its items.
+    """An executor that stores every task's answer under a digest of the task and its items.
 
     Whoever gives the same task the same items again is given the answers that stand there, so that a run that was killed is
     begun again, and does what is left. Items go to workers through the folder, some in a file, and a worker that needs none

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 
-ATTEMPTS = 4
+MAX_ITEM_ATTEMPTS = 4
 """Most attempts of Spark at an item whose executor is lost, unless the cluster's settings say otherwise."""
 _SETTINGS = {
     "spark.app.name": "trueup",
-    "spark.task.maxFailures": str(ATTEMPTS),
+    "spark.task.maxFailures": str(MAX_ITEM_ATTEMPTS),
     "spark.ui.showConsoleProgress": "false",
     "spark.io.encryption.enabled": "true",  # what Spark spills while it counts rows is confidential
     **{f"spark.executorEnv.{name}": value for name, value in WORKER_ENVIRONMENT.items()},
@@ -70,7 +70,7 @@ def session_of(master: str | None, settings: dict[str, str]) -> Any:
 
 
 def _unset(settings: dict[str, str]) -> dict[str, str]:
-    """Return our settings, except those in `settings`, `spark-defaults.conf` or `spark-submit`.
+    """Return our settings without those that the user has set.
 
     Spark reads those when its Java process starts, before any session.
     """
@@ -88,7 +88,7 @@ def _unset(settings: dict[str, str]) -> dict[str, str]:
 
 @contextmanager
 def quoting_nothing(what: str) -> Iterator[None]:
-    """Turn an error of Spark, whose text may hold data, into one that quotes nothing."""
+    """Replace an error of Spark, whose text may hold data, by one without quotations."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -104,7 +104,7 @@ def quoting_nothing(what: str) -> Iterator[None]:
 
 @contextmanager
 def without_remarks() -> Iterator[None]:
-    """Suppress PySpark's remarks on other libraries' versions, on which users cannot act."""
+    """Suppress PySpark's remarks on versions of other libraries."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -112,13 +112,13 @@ def without_remarks() -> Iterator[None]:
 
 TABLE = "table:"
 """Begins the name of a table in Spark's catalogue."""
-POLL = 0.2
+SECONDS_BETWEEN_POLLS = 0.2
 """Seconds between two checks for answers of a running job."""
 _GROUP = "trueup"
 
 
 class SparkCluster:
-    """A Spark application whose executors carry out one item per partition.
+    """A Spark application whose executors carry out the items, one in each partition.
 
     The items travel in one broadcast; a partition holds the position of its item only. Executors need the same
     release of this package and sight of the folder in which tasks leave their parts. Spark tries an item
@@ -188,7 +188,7 @@ class SparkCluster:
             return
         sent = self._context.broadcast([pickle.dumps(task), *map(pickle.dumps, items)])
         try:
-            yield from _distinct(self._answers(sent, len(items)))
+            yield from _distinct_answers(self._answers(sent, len(items)))
         finally:
             self._context.cancelJobGroup(_GROUP)
             sent.destroy()
@@ -211,7 +211,7 @@ class SparkCluster:
         """Count equal rows where the data are stored; see `Executor.grouped`."""
         if not is_address(source) and not (isinstance(source, str | Path) and _is_parquet(Path(source))):
             return False  # text is read by the driver, which holds it to the header's dialect
-        name = str(source) if is_address(source) else _address(_plain(Path(source)))
+        name = str(source) if is_address(source) else _address(_escaped_path(Path(source)))
         read = self._session.read
         with quoting_nothing("reading the table by Spark"):
             table = (
@@ -229,7 +229,7 @@ class SparkCluster:
         return True
 
     def _refuse_elastic(self) -> None:
-        """Refuse an application whose number of executors may change after it begins."""
+        """Refuse an application whose number of executors may change."""
         if self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
             raise SpecError(
                 "Spark adds and removes executors (spark.dynamicAllocation.enabled), so that the number of tasks and "
@@ -250,27 +250,27 @@ class SparkCluster:
 
 
 def _address(path: Path) -> str:
-    """Return a local path with its scheme: Spark looks for bare paths in the cluster's file system."""
+    """Return a local path with its scheme, because Spark looks for other paths in the cluster's file system."""
     return f"file://{path.absolute()}"
 
 
-def _plain(path: Path) -> Path:
-    """Return an existing path escaped so that Spark takes it for no pattern; a pattern unchanged."""
+def _escaped_path(path: Path) -> Path:
+    """Return an existing path escaped so that Spark does not read it as a pattern; a pattern unchanged."""
     return Path(re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.absolute()))) if path.exists() else path
 
 
 def _is_parquet(path: Path) -> bool:
-    """Return True if a local path leads to Parquet files alone."""
+    """Return True if a local path contains only Parquet files."""
     return all(is_parquet(file) for file in files_of(path))
 
 
 def release_of_worker(_: Any) -> str:
-    """Return which release of this package an executor has."""
+    """Return the version of this package on an executor."""
     return __version__
 
 
 class _Collected:
-    """An accumulator of answers, as PySpark wants it: a retried task may add its own twice."""
+    """An accumulator of answers in PySpark's form."""
 
     def zero(self, value: list) -> list:
         return []
@@ -280,12 +280,12 @@ class _Collected:
 
 
 def _while_running(job: Callable[[], None], answers: Callable[[], list]) -> Iterator[Any]:
-    """Yield answers while a job runs; raise what it raises."""
+    """Yield answers while a job runs, and raise its errors."""
     seen = 0
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(job)
         while True:
-            over = wait([running], POLL).done
+            over = wait([running], SECONDS_BETWEEN_POLLS).done
             news = answers()[seen:]
             seen += len(news)
             yield from news
@@ -293,7 +293,7 @@ def _while_running(job: Callable[[], None], answers: Callable[[], list]) -> Iter
                 return running.result()
 
 
-def _distinct(answers: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
+def _distinct_answers(answers: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
     """Yield the first answer of every position, unpickled; raise errors."""
     seen: set[int] = set()
     for at, pickled in answers:
@@ -306,7 +306,7 @@ def _distinct(answers: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]
 
 
 def _carrying_out(sent: Any, answers: Any) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-    """Return the executor's function: look its items up in the broadcast, and send the driver its answers."""
+    """Return the function that executors run: it carries out items and returns answers to the driver."""
 
     def carry_out(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:
@@ -318,7 +318,7 @@ def _carrying_out(sent: Any, answers: Any) -> Callable[[Iterator[RecordBatch]], 
 
 
 def _answer(sent: list[bytes], at: int) -> Any:
-    """Return the task's answer or its error; raising would make Spark retry what fails permanently."""
+    """Return a task's answer or its error, because Spark would retry a raised error."""
     label = f"item {at + 1} of {len(sent) - 1}"
     try:
         return pickle.loads(sent[0])(pickle.loads(sent[at + 1]))

@@ -1,4 +1,4 @@
-"""Planner of the page, from sliders to budgets, and the risk that a budget means."""
+"""The planner behind the page: from sliders to budgets, and the risk of a budget."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ BEFORE = (0.01, 0.1, 0.5)
 
 
 def problem_of(spec: Spec, choices: Choices) -> Problem:
-    """Return the spec on its public places: those of the file, or of the table if the spec declares its keys public."""
+    """Return the problem of a spec on its public places."""
     return Problem.of(spec, choices.places or None, data=choices.table or None)
 
 
 def first_wishes(planner: Planner) -> dict[str, float]:
-    """Return initial margins for every level: 10 counts for its total, 30 for its most detailed table."""
+    """Return initial margins of error: 10 counts for totals, 30 for the most detailed table of each level."""
     measured = [name for name in planner.free if name in planner.measured]
     detailed = {
         name.partition(" x ")[0]: name for name in sorted(measured, key=lambda name: name.count(" x "))
@@ -42,7 +42,7 @@ def first_wishes(planner: Planner) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Plans:
-    """The planner of one spec on one list of places, kept between moves of a slider."""
+    """The planner of one spec on one list of places, kept between requests."""
 
     text: str
     paths: tuple[str, str]
@@ -52,17 +52,17 @@ class Plans:
 
     @classmethod
     def of(cls, text: str, choices: Choices) -> Plans:
-        """Prepare a planner, which takes seconds for many places."""
+        """Prepare a planner."""
         paths = choices.table, choices.places
         problem = problem_of(parse_spec(text), choices)
         return cls(text, paths, Planner(problem), problem.guarantee, threading.Lock())
 
     def fits(self, text: str, choices: Choices) -> bool:
-        """Return True if it is still the planner that is wanted."""
+        """Return True if the planner is for the current spec and places."""
         return (self.text, self.paths) == (text, (choices.table, choices.places))
 
     def plan(self, wanted: Wishes, *, quick: bool) -> Allocation:
-        """Return the least budget for margins of error, or the division of a total.
+        """Return the smallest budget for margins of error, or the division of a total.
 
         Raises
         ------
@@ -76,7 +76,7 @@ class Plans:
 
 @dataclass(frozen=True)
 class Wishes:
-    """The positions of the sliders.
+    """The margins of error, or the total, that the sliders request.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Wishes:
     by_size: MarginsBySize | None = None
 
     def targets(self) -> list[str]:
-        """Return the targets for the planner: for each table the strictest wish.
+        """Return the targets for the planner: the strictest one for each table.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Wishes:
 
 
 def answer(planned: Allocation, wanted: Wishes, guarantee: Guarantee) -> dict[str, Any]:
-    """Return the page's figures of a plan: budgets, margins of error of the worst count and by size, and the risk."""
+    """Return the figures of a plan for the page: budgets, margins of error and risk."""
     ratio = normal_ratio(wanted.confidence)
     exact = {reached.target.table: reached.margin for reached in planned.targets}
     tables = [
@@ -146,7 +146,7 @@ def answer(planned: Allocation, wanted: Wishes, guarantee: Guarantee) -> dict[st
 
 
 def _by_size(table: str, worst: float, wanted: Wishes) -> dict[str, float]:
-    """Return margins of error by the least count of each size."""
+    """Return margins of error by size of the count."""
     classes = wanted.by_size.of(table) if wanted.by_size else ()
     percent = f"{wanted.confidence!r}%"
     return {str(c.lowest): float(f"{c.margin(worst, percent):.4g}") for c in classes if 0 < worst < inf}
@@ -157,14 +157,14 @@ def _finite(value: float) -> float | None:
 
 
 class Doubt(NamedTuple):
-    """A kind of suspicion about one unit, and the loss that bounds it as a multiple of that of one step."""
+    """A kind of suspicion about one unit, with its loss as a multiple of the loss of one step."""
 
     about: str
     factor: Fraction
 
 
 def doubts(guarantee: Guarantee) -> list[Doubt]:
-    """Return the kinds of suspicions that a guarantee bounds; none if no smallest change of the invariants is known."""
+    """Return the kinds of suspicions that a guarantee limits."""
     unit, change = guarantee.unit, guarantee.change
     told = f"what a {unit} answered, which is known to be in the table"
     if guarantee.kind != "invariant":
@@ -185,7 +185,7 @@ def _of_another_answer(guarantee: Guarantee) -> Fraction:
 
 
 def risk(currency: str, total: Fraction, kinds: Sequence[Doubt] = ()) -> dict[str, Any]:
-    """Return the risk of a budget for one unit: bounds on an observer's suspicion after the publication."""
+    """Return bounds on an observer's suspicion about one unit after the publication."""
     return {
         "epsilon": to_digits(_epsilon(currency, total), 3),
         "delta": "" if currency == "epsilon" else "1e-10",
@@ -205,7 +205,7 @@ def _suspicions(epsilon: float) -> list[dict[str, float]]:
 
 
 def precedents() -> list[dict[str, str]]:
-    """Return what others have chosen, each also as epsilon."""
+    """Return the budgets of earlier publications by others, also as epsilon."""
     return [
         {**one._asdict(), "epsilon": str(risk(one.currency, Fraction(one.amount))["epsilon"])}
         for one in PRECEDENTS
@@ -213,7 +213,7 @@ def precedents() -> list[dict[str, str]]:
 
 
 def after_at_most(before: float, epsilon: float) -> float:
-    """Return an upper bound of what a suspicion may become.
+    """Return an upper bound on the probability that an observer assigns after the publication.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Changes by the steps of the path: what each changes, as its form was posted, and which page follows."""
+"""Changes to a project by the posted forms of each step."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def set_paths(studio: Studio, form: Mapping[str, str]) -> str:
 
 
 def _readable(shapes: str) -> str:
-    """Return the path of outlines if they can be read; empty if none is given."""
+    """Return the path of outlines if they can be read."""
     if shapes:
         read_shapes(shapes)
     return shapes
@@ -173,7 +173,7 @@ def set_release(studio: Studio, form: Mapping[str, str]) -> str:
 
 
 def _open_ledger(url: str, spec: trueup.Spec, cap: str) -> None:
-    """Make a ledger if a cap is given, with the account and public columns of the spec; leave an existing one."""
+    """Make a ledger if a cap is given; leave an existing one unchanged."""
     if "://" in url or Path(url).exists():
         Ledger.open(url)
         return

@@ -1,4 +1,4 @@
-"""Views of a bundle for its readers, from public files alone: tables with intervals, sums over places, files."""
+"""Views of a bundle from its public files: tables with intervals, sums over places, and files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROWS = 50
 
 @dataclass
 class Explorer:
-    """A bundle, read once, and the outlines of its places."""
+    """A bundle with the outlines of its places."""
 
     folder: Path
     shapes: str = ""
@@ -56,7 +56,7 @@ class Explorer:
 
     @property
     def first(self) -> str:
-        """Return the first table to show: that of the map, or the finest."""
+        """Return the table to show first: that of the map, or the finest."""
         if self.shapes:
             with suppress(TrueupError):
                 level, _, _ = matched(self.release.cells, self._features)
@@ -64,7 +64,7 @@ class Explorer:
         return self.tables[-1]
 
     def map(self, confidence: str) -> Map | None:
-        """Return the places by the certainty of their counts; None without outlines.
+        """Return a map of places by the certainty of their counts; None without outlines.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class Explorer:
         return plural(spec.table.counts) if spec else "counts"
 
     def rows(self, table: str, level: str, search: str = "", page: int = 0) -> dict[str, Any]:
-        """Return some rows of a table: place, values, released count, margin of error, and interval.
+        """Return rows of a table: place, values, released count, margin of error and interval.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class Explorer:
         }  # fmt: skip
 
     def page(self, view: ExploredPage) -> dict[str, Any]:
-        """Return what the page shows of a view.
+        """Return the content of the page for a view.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class Explorer:
         return [[r.values[i] for r, i in zip(recodes, at)] for at in np.ndindex(*shape)]
 
     def area(self, level: str, places: Sequence[str]) -> dict[str, Any]:
-        """Return the released total of some places of a level, with its interval once there is a posterior.
+        """Return the released total of some places, with its interval if there is a posterior.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class Explorer:
         return found
 
     def infer(self) -> None:
-        """Start the posterior, unless it was started."""
+        """Start the computation of the posterior, unless it was started."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._infer, daemon=True)

@@ -1,4 +1,4 @@
-"""Process of a job: `python -m trueup.studio.job FOLDER`; it reads confidential rows only for a release."""
+"""The process of a job: `python -m trueup.studio.job FOLDER`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ COMPARATORS = {
     "suppression below 10": ("suppressed", {"threshold": "10"}),
 }
 """Methods that agencies use today, without a formal guarantee; compared with the spec's own method."""
-REPLICATES = 60
-WORKERS = 4
+ASSESSMENT_REPLICATES = 60
+MAX_WORKERS = 4
 """Processes of a release by parts at most."""
 
 
 def main(folder: str) -> None:
-    """Carry out the job, and record how it ended."""
+    """Carry out the job, and record its end."""
     job = Job(Path(folder))
     task = job.task
     try:
@@ -48,7 +48,7 @@ def main(folder: str) -> None:
 
 
 def carry_comparison(job: Job, task: dict[str, Any]) -> None:
-    """Compare the spec's method with those in use today, on a made-up population of the same places."""
+    """Compare the spec's method with methods in use, on a made-up population."""
     job.report(state="running", stage="making a population up")
     problem = trueup.Problem.of(trueup.parse_spec(task["spec"]), task["places"] or None, data=task["table"])
     truth = trueup.made_up_truth(problem)
@@ -57,13 +57,17 @@ def carry_comparison(job: Job, task: dict[str, Any]) -> None:
         job.report(state="running", stage="replicates", done=done, of=of)
 
     found = trueup.assess(
-        problem.spec, truth, replicates=REPLICATES, comparators=list(COMPARATORS.values()), progress=progress
+        problem.spec,
+        truth,
+        replicates=ASSESSMENT_REPLICATES,
+        comparators=list(COMPARATORS.values()),
+        progress=progress,
     )
-    replace_whole(job.folder / "result.json", json.dumps(_compared(found)), private=True)
+    replace_whole(job.folder / "result.json", json.dumps(_comparison_rows(found)), private=True)
     replace_whole(job.folder / "report.html", trueup.report(found, problem.spec), private=True)
 
 
-def _compared(found: trueup.Assessment) -> dict[str, Any]:
+def _comparison_rows(found: trueup.Assessment) -> dict[str, Any]:
     rows = [
         {
             "table": str(table),
@@ -99,7 +103,7 @@ def _figure(found: trueup.Assessment, statistic: str, table: str, method: str) -
 
 
 def carry_sizes(job: Job, task: dict[str, Any]) -> None:
-    """Simulate margins of error by size of the count, on a made-up population of the same places."""
+    """Simulate margins of error by size of the count, on a made-up population."""
     job.report(state="running", stage="making a population up")
     problem = trueup.Problem.of(trueup.parse_spec(task["spec"]), task["places"] or None, data=task["table"])
 
@@ -113,7 +117,7 @@ def carry_sizes(job: Job, task: dict[str, Any]) -> None:
 
 
 def carry_release(job: Job, task: dict[str, Any]) -> None:
-    """Release into the folder that was named: whole or not at all, and charged once."""
+    """Release into the named folder."""
     problem = trueup.Problem.of(trueup.parse_spec(task["spec"]), task["places"] or None, data=task["table"])
     account = Account.open(
         task["ledger"] or None, task["analyst"] or None, task["key"] if task["ledger"] else None
@@ -138,9 +142,9 @@ def _watch(job: Job) -> Callable[[str, int, int], None]:
 
 
 def _release_by_parts(task: dict[str, Any], problem: trueup.Problem, given: dict[str, Any]) -> None:
-    """Release by parts if memory is short; a stopped run resumes with the noise that it drew."""
+    """Release by parts if memory is short; a stopped run is resumed."""
     run = run_path(Path(task["out"]))
-    with LocalPool(min(os.cpu_count() or 1, WORKERS)) as pool:
+    with LocalPool(min(os.cpu_count() or 1, MAX_WORKERS)) as pool:
         if not (run / "plan.json").exists():
             trueup.release(problem, task["table"], task["out"], executor=pool, **given)
             return

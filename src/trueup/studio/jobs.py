@@ -1,4 +1,4 @@
-"""Comparison and release as processes that outlive the server, are found again, and never start twice.
+"""Jobs of the studio as processes that outlive the server and never start twice.
 
 A job is a folder: `job.json` (what to do), `progress.json` (how far it is, and how it ended), `lock` (held while it lives).
 """
@@ -22,25 +22,25 @@ from typing import Any
 from trueup.errors import BundleError
 from trueup.files.writing import replace_whole
 
-PATIENCE = 10.0
+MAX_STOPPING_SECONDS = 10.0
 """Seconds in which a process that is asked to end may do so by itself."""
 STOPPED, ENDED = "It was stopped.", "The process ended before its work was done."
 
 
 @dataclass(frozen=True)
 class Job:
-    """A piece of work in its folder."""
+    """A job in its folder."""
 
     folder: Path
 
     @property
     def name(self) -> str:
-        """Return its name in addresses."""
+        """Return the job's name in addresses."""
         return self.folder.name
 
     @property
     def alive(self) -> bool:
-        """Return True if its process lives, judged by the lock that it holds."""
+        """Return True if the job's process lives, judged by its lock."""
         try:
             with (self.folder / "lock").open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -52,17 +52,17 @@ class Job:
 
     @property
     def task(self) -> dict[str, Any]:
-        """Return what it was asked for."""
+        """Return the job's task."""
         return _read(self.folder / "job.json")
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """Return its result; None before it has one."""
+        """Return the job's result; None before it has one."""
         return _read(self.folder / "result.json") or None
 
     @property
     def progress(self) -> dict[str, Any]:
-        """Return its progress: `state` (running, done, failed, ended), `stage`, `done`, `of`, `error`."""
+        """Return the job's progress: `state` (running, done, failed, ended), `stage`, `done`, `of`, `error`."""
         found = {
             "state": "running",
             "stage": "starting",
@@ -84,7 +84,7 @@ class Job:
         return found
 
     def stop(self) -> None:
-        """Stop it as Ctrl-C would, and by force if it does not end; what was charged for drawn noise stays charged.
+        """Stop the job; a loss that was charged for drawn noise stays charged.
 
         The process leads a group of its own, whose number is its own. It lives while its lock is held, so that no other
         process can have that number.
@@ -99,18 +99,18 @@ class Job:
             with suppress(OSError):
                 (self.folder / "stopped").touch()
                 end(group, number)
-            until = time.monotonic() + PATIENCE
+            until = time.monotonic() + MAX_STOPPING_SECONDS
             while self.alive and time.monotonic() < until:
                 time.sleep(0.1)
 
     def report(self, **progress: Any) -> None:
-        """Record its progress, from the process itself."""
+        """Record the job's progress."""
         with suppress(BundleError):
             replace_whole(self.folder / "progress.json", json.dumps(progress), private=True)
 
 
 def start(folder: Path, kind: str, task: dict[str, Any], *, again: bool = False) -> Job:
-    """Start a job, or return the one that was started with the same task; with `again`, restart one that ended.
+    """Start a job, or return the one that was started with the same task.
 
     The folder is made first, and only by one: of two requests for the same task one starts a process.
     """
@@ -155,7 +155,7 @@ def find(folder: Path, name: str) -> Job | None:
 
 
 def newest(folder: Path, kind: str, **task: str) -> Job | None:
-    """Return the newest job of a kind and task; None if there is none."""
+    """Return the newest job of a kind for a task; None if there is none."""
     return next((job for job in every(folder) if {"kind": kind, **task}.items() <= job.task.items()), None)
 
 

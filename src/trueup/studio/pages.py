@@ -1,4 +1,4 @@
-"""Requests of the studio, which change the project or show it; handlers run in threads."""
+"""Request handlers of the studio, which show or change the project."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHOWN_BY = {"compare": "/methods", "release": "/release", "sizes": "/accuracy"}
 
 
 def application(studio: Studio, keys: Keys) -> Guarded:
-    """Return the studio's pages behind their guard."""
+    """Return the web application with access control."""
 
     async def first(request: Request) -> Response:
         return RedirectResponse("/table" if studio.project is not None else "/explore", 303)
@@ -52,7 +52,7 @@ def application(studio: Studio, keys: Keys) -> Guarded:
 
 
 def _step_handler(name: str) -> Callable[[Studio, Request], Any]:
-    """Return the handler of a step: GET shows it; POST changes it and goes on, or shows it again with the fault."""
+    """Return the handler of a step: GET shows it, and POST changes it."""
 
     async def handle(studio: Studio, request: Request) -> Response:
         if request.method != "POST":
@@ -78,7 +78,7 @@ def _page(
     fault: TrueupError | None = None,
     form: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return a step's page with the fault above it; a step that cannot be shown yet says why."""
+    """Return a step's page with an error message if there is one."""
     project, shown = studio.open_project, {}
     status = 200 if fault is None else 409 if isinstance(fault, Outdated) else 422
     try:
@@ -100,7 +100,7 @@ def _page(
 
 
 def _readable(project: Project) -> Spec | None:
-    """Return the spec; None if its file was edited outside and cannot be read."""
+    """Return the spec; None if its file cannot be read."""
     try:
         return project.spec
     except TrueupError:

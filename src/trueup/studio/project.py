@@ -1,4 +1,4 @@
-"""Decisions of a project in its folder: `spec.toml`, and `studio.json` for what a spec does not hold."""
+"""A project folder: `spec.toml`, and `studio.json` for other choices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHANGING = threading.Lock()
 
 @dataclass(frozen=True)
 class Choices:
-    """Decisions beside the spec: paths and public words alone, never a value of the table.
+    """Choices that the spec does not hold: paths and public words, but no value of the table.
 
     Attributes
     ----------
@@ -67,12 +67,12 @@ class Choices:
 
 
 class Outdated(BusyError):
-    """A page that a later one superseded before it was sent."""
+    """An error for a page that was sent after a newer one had changed the project."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """A folder of the studio."""
+    """A project folder of the studio."""
 
     folder: Path
 
@@ -129,7 +129,7 @@ class Project:
         return parse_spec(self.text) if self.text else None
 
     def change(self, revision: int | None, *, text: str | None = None, **choices: Any) -> Choices:
-        """Record a change: the spec's TOML, and other decisions.
+        """Record a changed spec and other choices.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Project:
             return new
 
     def set_text(self, revision: int | None, text: str) -> None:
-        """Accept TOML that somebody typed, or keep it aside and say what is wrong with it."""
+        """Accept TOML text from the user, or keep it aside and report its faults."""
         clean = text.replace("\r\n", "\n")
         try:
             parse_spec(clean)

@@ -1,4 +1,4 @@
-"""Answers made from templates, and explanations of the pages' words, with the source of each figure."""
+"""Pages made from templates, and explanations of their words."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ WORDS = {
 
 
 class Precedent(NamedTuple):
-    """A publication under a formal guarantee, and its cost.
+    """An earlier publication with a formal guarantee, and its budget.
 
     Attributes
     ----------
@@ -136,18 +136,18 @@ def _environment() -> Environment:
 
 
 def refused(status: int, sentence: str) -> Response:
-    """Return a page that says why nothing was done."""
+    """Return a page that explains why nothing was done."""
     return rendered("refused.html", {"sentence": sentence}, status)
 
 
 def internal(error: Exception) -> str:
-    """Return the text for an unforeseen error: its kind and place, since its message may quote data."""
+    """Return the text for an unforeseen error, without its message, which may quote data."""
     return f"internal error {type(error).__name__} at {place_of(error)}; please report it"
 
 
 @dataclass(frozen=True)
 class ExploredPage:
-    """A viewed page: a table, and the chosen places.
+    """A view of a bundle: a table and chosen places.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The studio's server: one process, this machine only."""
+"""The studio's server, for this machine only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def serve(
     browser: bool = False,
     tell: Callable[[str], None] = print,
 ) -> None:
-    """Serve a project's folder, or a bundle, until it is interrupted.
+    """Serve a project's folder or a bundle until interrupted.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def _alone(project: Project) -> Iterator[None]:
 def prepare(
     project: Project, *, spec: Path | None, data: str, geography: str, shapes: str, demo: bool
 ) -> None:
-    """Begin a project with a spec, paths or the demonstration; otherwise leave earlier decisions unchanged."""
+    """Begin a project with a spec, paths or the demonstration, unless it has begun."""
     if demo and not project.text:
         table = project.folder / "blocks.csv"
         write_csv(table, synthetic_blocks())
@@ -137,7 +137,7 @@ def _run_server(
 
 
 def _open(folder: Path, link: str) -> None:
-    """Open the browser through a page only its owner can read, since program arguments are visible to all users."""
+    """Open the browser through a page that only its owner can read."""
     page = folder / "open.html"
     try:
         text = (

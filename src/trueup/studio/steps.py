@@ -1,4 +1,4 @@
-"""The steps of a studio's pages, and the state that they share: a project to design, or a bundle to explore."""
+"""The steps of the studio's pages, and their common state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trueup.synth.own_places import usual_persons
 
 
 class Studio:
-    """A project, or a bundle, with what was computed of it.
+    """A project or a bundle, with results computed from it.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ class Studio:
 
     @property
     def open_project(self) -> Project:
-        """Return the project; only routes of a studio with a project call this."""
+        """Return the project of the studio."""
         assert self.project is not None
         return self.project
 
     def explorer(self) -> Explorer:
-        """Return the bundle that is explored: the given one, or the one released here."""
+        """Return the bundle that is explored."""
         if self._explorer is None:
             out = self.open_project.choices.out
             if not out or not (Path(out) / "public").is_dir():
@@ -56,7 +56,7 @@ class Studio:
         return self._explorer
 
     def plans(self) -> Plans:
-        """Return the planner of the spec as it stands."""
+        """Return the planner of the current spec."""
         project = self.open_project
         choices = project.choices
         text = choices.candidates or project.text
@@ -65,7 +65,7 @@ class Studio:
         return self._plans
 
     def sized(self) -> str:
-        """Return the spec for margins by size: all tables that may be measured, and the method as chosen."""
+        """Return the spec for margins of error by size."""
         choices = self.open_project.choices
         if self._sized[0] != choices.revision:
             candidates = self.candidates.model_copy(update={"reconcile": self.spec.reconcile})
@@ -73,7 +73,7 @@ class Studio:
         return self._sized[1]
 
     def by_size(self) -> MarginsBySize | None:
-        """Return margins by size, once simulated for this spec and these places; None before."""
+        """Return margins of error by size, or None before they are simulated."""
         choices = self.open_project.choices
         if self._by_size[0] != choices.revision:  # what is simulated stays so until something else is decided
             task = {"spec": self.sized(), "table": choices.table, "places": choices.places}
@@ -103,7 +103,7 @@ class Studio:
 
     @property
     def candidates(self) -> Spec:
-        """Return the spec with all tables that may be measured, before a plan left some out.
+        """Return the spec with all possible tables.
 
         Raises
         ------
@@ -149,7 +149,7 @@ def shown_protected(studio: Studio) -> dict[str, Any]:
 
 
 def _bounds(problem: Problem, supposed: str) -> dict[str, Any] | None:
-    """Return bounds on the records of one unit, weighed by a supposed number of records per unit."""
+    """Return limits on the records of one unit, compared for a supposed distribution of records."""
     if not supposed or problem.spec.privacy.contribution is None:
         return None
     weighed = weigh_bounds(problem, RecordsOfUnits.read(supposed), usual_persons(problem.cells.tree))
@@ -207,7 +207,7 @@ def shown_accuracy(studio: Studio) -> dict[str, Any]:
 
 
 def _known_sizes(sizes: Mapping[str, float], by_size: MarginsBySize | None) -> dict[str, float]:
-    """Return the wishes for sizes that are simulated; another spec may have others."""
+    """Return the requested sizes that are simulated."""
     known = {f"{c.lowest} {c.table}" for c in by_size.classes} if by_size else set()
     return {key: counts for key, counts in sizes.items() if key in known}
 

@@ -1,4 +1,4 @@
-"""Synthetic microdata or counts of a whole country, for demonstrations, benchmarks and assessment at any size."""
+"""Synthetic microdata or counts of a whole country, for demonstrations, benchmarks and assessments."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def synthesize(
     """
     spec, out = spec_and_text(spec)[0], Path(out)
     refuse_rules(spec)
-    _refuse_wide(spec)
+    _refuse_unsolvable_sums(spec)
     made = _regions(
         spec,
         chosen(stated_regions(totals), regions),
@@ -123,14 +123,14 @@ def synthesize(
 
 
 def refuse_rules(spec: Spec) -> None:
-    """Refuse rules that drawn counts would break."""
+    """Refuse rules that synthetic counts would break."""
     if spec.constraints.bounds:
         raise _broken_by_draws("bounds")
     refuse_linear(spec)
 
 
 def refuse_linear(spec: Spec) -> None:
-    """Refuse linear rules, which drawn counts would break."""
+    """Refuse linear rules, which synthetic counts would break."""
     if spec.constraints.linear:
         raise _broken_by_draws("linear rules")
 
@@ -142,7 +142,7 @@ def _broken_by_draws(rules: str) -> SpecError:
     )
 
 
-def _refuse_wide(spec: Spec) -> None:
+def _refuse_unsolvable_sums(spec: Spec) -> None:
     """Refuse sums of columns that cannot be solved."""
     task = WriteRegion(spec, (), Path(), 0)
     if spec.table.cells and spec.table.in_rows(spec.attributes):
@@ -157,7 +157,7 @@ def _refuse_wide(spec: Spec) -> None:
 def _regions(
     spec: Spec, found: list[SynthRegion], persons: int | None, places: int | None, named: bool
 ) -> list[SynthRegion]:
-    """Return the regions with their sizes; a single one if the spec has no level of regions."""
+    """Return the regions with their sizes."""
     at = region_level(spec)
     if not at and len(found) > 1:
         if persons is None and places is None and not named:
@@ -172,7 +172,7 @@ def _regions(
 
 
 def _plans(spec: Spec, regions: list[SynthRegion]) -> tuple[tuple[Digits, ...], list[RegionPlan]]:
-    """Determine codes wide enough for all, then every region's sizes."""
+    """Determine the widths of codes, then every region's sizes."""
     at = region_level(spec)
     names = [level.name.casefold() for level in spec.levels[at + 1 :]]
     free = [level_sizes(names, region.places, [10**9] * len(names)) for region in regions]
@@ -199,7 +199,7 @@ def _plans(spec: Spec, regions: list[SynthRegion]) -> tuple[tuple[Digits, ...], 
 
 
 def readme(spec: Spec, regions: list[SynthRegion], seed: int) -> str:
-    """Return a note that the data are synthetic, what made them and how to use them."""
+    """Return the text of a note on the synthetic data."""
     persons, places = sum(r.persons for r in regions), sum(r.places for r in regions)
     kind = "records" if spec.table.kind == "records" else "counts"
     second = (

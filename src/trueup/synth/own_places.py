@@ -1,4 +1,4 @@
-"""Synthetic populations on the public places of a spec, on which its errors can be tried before measuring."""
+"""Synthetic populations on the public places of a spec, for trying out its errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trueup.synth.people import PeopleDomain, populate
 from trueup.synth.places import SPREAD, SPREAD_LAST, SPREAD_TOP, PlaceBranch, some_empty
 from trueup.synth.totals import PERSONS_PER_BLOCK, PERSONS_PER_PLACE
 
-SPARSE = 10
+MAX_SPARSE_UNITS_RATIO = 10
 """Times as many units a place as blocks have, up to which some places are empty, as blocks are."""
 PARENT_SHARE = 0.5
 """Part of each attribute's shares that a place has from its parent: with it they vary as in a Dirichlet law of
@@ -24,7 +24,7 @@ concentration 35 (three counties of real blocks have 21, 26 and 53), yet rare gr
 def made_up_counts(
     problem: Problem, rng: np.random.Generator, persons: int | None = None
 ) -> NDArray[np.int64]:
-    """Draw counts of all n cells on a problem's places, as `synthesize` does on its own.
+    """Draw counts of all n cells on a problem's places.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def made_up_counts(
     family = cells if isinstance(cells, FamilyCells) else None
     cells = family.whole if family else cells
     domain = PeopleDomain.of(cells, problem.spec.constraints.zeros)
-    branch = _branch(tree, rng, empty=units <= SPARSE * PERSONS_PER_BLOCK * tree.sizes[-1])
+    branch = _branch(tree, rng, empty=units <= MAX_SPARSE_UNITS_RATIO * PERSONS_PER_BLOCK * tree.sizes[-1])
     parts = populate(domain, branch, units, rng, even=PARENT_SHARE)
     if family:  # the full cross may be too large for an array
         each, tallied = cells.n // cells.shape[0], np.zeros(family.n, np.int64)
@@ -77,7 +77,7 @@ def _leave_out(
     counts: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> None:
-    """Leave out units at random, in place, where a group `(groups,)` of a margin has more than its limit."""
+    """Leave out random units, in place, where a group `(groups,)` of a margin exceeds its limit."""
     groups = cells.groups(cells.finest, margin)
     order = np.argsort(groups, kind="stable")
     ends = np.searchsorted(groups[order], np.arange(upper.size + 1))
@@ -88,7 +88,7 @@ def _leave_out(
 
 
 def usual_persons(tree: Tree) -> int:
-    """Return the number of units, with as many per named place of the lowest known level as in the United States.
+    """Return a typical number of units for the named places, as in the United States.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def usual_persons(tree: Tree) -> int:
 
 
 def _branch(tree: Tree, rng: np.random.Generator, *, empty: bool) -> PlaceBranch:
-    """Return the tree's places with random populations: large ones with many below, spread as those of `grow`."""
+    """Return the tree's places with random populations."""
     last = len(tree.levels) - 1
     parents, weights = [], np.ones(tree.sizes[0])
     for level in range(1, last + 1):

@@ -1,4 +1,4 @@
-"""Inhabitants of a region: attributes whose shares vary from place to place, group quarters in few blocks."""
+"""Inhabitants of a region: attributes with varying shares, and group quarters in few blocks."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ KNOWN_SHARES = {
 `1 / rank`."""
 STEADY_REGION, STEADY, STEADY_LAST = 1000.0, 80.0, 8.0
 """Concentrations of the Dirichlet laws of a region's shares about the nation's, of a place's about its parent's."""
-IN_QUARTERS = 0.9
+SHARE_IN_QUARTERS = 0.9
 """Share of a place with group quarters that lives in them."""
-ENTRIES = 2**21  # of a table of probabilities in memory
+MAX_PROBABILITY_ENTRIES = 2**21  # of a table of probabilities in memory
 
 
 class Sparse(NamedTuple):
@@ -49,7 +49,7 @@ class Sparse(NamedTuple):
 
 @dataclass(frozen=True)
 class PeopleDomain:
-    """The attributes of a spec in the form of the generator.
+    """The attributes of a spec as the generator needs them.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class PeopleDomain:
 
     @classmethod
     def of(cls, cells: Cells, zeros: Sequence[Mapping[str, str]]) -> PeopleDomain:
-        """Take the attributes, and shares of those whose names are known.
+        """Make the domain of a spec's attributes.
 
         Raises
         ------
@@ -91,12 +91,12 @@ class PeopleDomain:
 
     @property
     def outside(self) -> NDArray[np.bool_]:
-        """Return a flat mask of the other attributes' combinations possible outside group quarters."""
+        """Return a flat mask of the other attributes' combinations that are possible outside group quarters."""
         return (self.allowed if self.quarters is None else self.allowed.take(0, self.quarters)).ravel()
 
     @property
     def others(self) -> list[int]:
-        """Return the attributes that are not about group quarters."""
+        """Return the attributes other than group quarters."""
         return [axis for axis in range(len(self.sizes)) if axis != self.quarters]
 
     @property
@@ -122,7 +122,7 @@ def _shares(name: str, size: int) -> NDArray[np.float64]:
 def populate(
     domain: PeopleDomain, branch: PlaceBranch, persons: int, rng: np.random.Generator, *, even: float = 0.0
 ) -> Iterator[Sparse]:
-    """Draw the occupied cells of a region, some thousand places at a time.
+    """Draw the occupied cells of a region, in batches of places.
 
     The shares of each attribute at a place are Dirichlet about those of its parent, so that neighbours are alike; in the
     last level a part of each share, `even`, is the parent's own. A place's units are multinomial, and the total of the
@@ -135,7 +135,7 @@ def populate(
     kinds = _kinds_of_quarters(domain, units, rng)
     parent = branch.parents[-1] if branch.parents else np.zeros(1, np.int64)
     lived_in = np.flatnonzero(units)
-    rows = max(1, ENTRIES // domain.outside.size)
+    rows = max(1, MAX_PROBABILITY_ENTRIES // domain.outside.size)
     for start in range(0, lived_in.size, rows):
         leaf = lived_in[start : start + rows]
         near = [s[parent[leaf]] for s in shares]
@@ -144,20 +144,20 @@ def populate(
 
 
 def _drifted(shares: NDArray, steady: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return one Dirichlet draw per row, with the shares as mean."""
+    """Return one Dirichlet draw per row, with given mean shares."""
     drawn = rng.standard_gamma(steady * shares) + 1e-12 * shares  # all may be zero in double precision
     return drawn / drawn.sum(axis=1, keepdims=True)
 
 
 def _kinds_of_quarters(domain: PeopleDomain, units: NDArray, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the kind of group quarters of every place, 0 for none: populous places first, until enough live in them."""
+    """Return the kind of group quarters at every place, 0 for none."""
     kinds = np.zeros(units.size, np.int64)
     if domain.quarters is None:
         return kinds
     shares = domain.shares[domain.quarters]
     lived_in = np.flatnonzero(units)
     order = lived_in[np.argsort(rng.standard_exponential(lived_in.size) / units[lived_in])]
-    wanted = (1 - shares[0]) * units.sum() / IN_QUARTERS
+    wanted = (1 - shares[0]) * units.sum() / SHARE_IN_QUARTERS
     some = order[: np.searchsorted(units[order].cumsum(), wanted)]
     kinds[some] = rng.choice(np.arange(1, shares.size), some.size, p=shares[1:] / shares[1:].sum())
     return kinds
@@ -179,7 +179,9 @@ def _cells_of(
     row, other = np.nonzero(counts)
     count, cell = counts[row, other], domain.offsets[other]
     inside = cell + kinds[row] * domain.stride
-    moved = np.where(domain.allowed.ravel()[inside] & (kinds[row] > 0), rng.binomial(count, IN_QUARTERS), 0)
+    moved = np.where(
+        domain.allowed.ravel()[inside] & (kinds[row] > 0), rng.binomial(count, SHARE_IN_QUARTERS), 0
+    )
     return _stacked(leaf[row], cell, inside, count - moved, moved)
 
 
@@ -195,7 +197,7 @@ SIZES = np.array(
     [0.277, 0.345, 0.155, 0.126, 0.058, 0.023, 0.009, 0.004, 0.0015, 0.0008, 0.0004, 0.0002, 0.0001]
 )
 """Rough shares of households of 1, 2, ... persons in the United States in 2020; the last are larger than most specs keep."""
-COUNTED = 0.3
+COUNTED_PROBABILITY = 0.3
 """Chance that somebody else than the reference person has values that some number of persons counts, such as a child's age."""
 Rows = dict[str, NDArray]
 
@@ -213,7 +215,7 @@ class Households:
         return cls(spec, spec.table.join) if spec.table.join is not None else None
 
     def parts(self, *of: str | None) -> list[AttributePart]:
-        """Return the declared attributes that are columns of a table, without counts of persons."""
+        """Return the attributes that are columns of a table."""
         return [p for p in self.join.attributes if p.of in of and p.persons is None]
 
     @cached_property
@@ -225,7 +227,7 @@ class Households:
     def draw(
         self, branch: PlaceBranch, persons: int, code: str, rng: np.random.Generator
     ) -> Iterator[tuple[Rows, Rows]]:
-        """Yield households and persons, in parts: `leaf` is the place, `number` the household within the region."""
+        """Yield households and persons in batches."""
         sizes = SIZES / SIZES.sum()
         mean, start = float(sizes @ np.arange(1, sizes.size + 1)), 0
         for sparse in populate(self.domain, branch, max(1, round(persons / mean)), rng):
@@ -264,8 +266,8 @@ class Households:
         others = shares.copy()
         if 0 < wanted.sum() < wanted.size:
             shares[wanted], shares[~wanted] = 0, shares[~wanted] / shares[~wanted].sum()
-            others[wanted] *= COUNTED / others[wanted].sum()
-            others[~wanted] *= (1 - COUNTED) / others[~wanted].sum()
+            others[wanted] *= COUNTED_PROBABILITY / others[wanted].sum()
+            others[~wanted] *= (1 - COUNTED_PROBABILITY) / others[~wanted].sum()
         at = np.where(first, *(rng.choice(len(shares), first.size, p=p / p.sum()) for p in (shares, others)))
         return np.array(part.values)[at]
 

@@ -1,4 +1,4 @@
-"""The places of one region: uneven numbers of children, population that follows them, codes.
+"""The places of one region: numbers of children, populations and codes.
 
 Codes of places by level: how wide each is, and how many children fit.
 Every column of a spec that names places holds digits. Levels that take prefixes of one column share it (2 digits of state,
@@ -19,7 +19,7 @@ from trueup.model.spec import Spec
 
 TYPICAL = {"county": 2588, "tract": 96, "block group": 34}
 """Blocks to a place of these levels in the census of 2020."""
-EMPTY = 0.35
+EMPTY_SHARE = 0.35
 """Share of the places of the last level in which nobody lives."""
 SPREAD_TOP, SPREAD, SPREAD_LAST, SPREAD_CHILDREN = 1.2, 0.35, 1.0, 0.3
 """Standard deviations of the logarithm of sizes: right below a region, further down, last level; and of fan-outs."""
@@ -27,7 +27,7 @@ SPREAD_TOP, SPREAD, SPREAD_LAST, SPREAD_CHILDREN = 1.2, 0.35, 1.0, 0.3
 
 @dataclass(frozen=True)
 class PlaceBranch:
-    """The places of a region, level by level from the region itself.
+    """The places of a region, by level.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ def level_sizes(names: Sequence[str], leaves: int, most: Sequence[int]) -> list[
 
 
 def grow(sizes: Sequence[int], most: Sequence[int], rng: np.random.Generator) -> PlaceBranch:
-    """Draw a region's tree with the skew of real ones: populous places have more children."""
+    """Draw a region's tree in which populous places have more children."""
     weights, parents = np.ones(1), []
     for at, (size, limit) in enumerate(zip(sizes, most)):
         last = at == len(sizes) - 1
@@ -105,13 +105,13 @@ def _children(total: int, weights: NDArray, most: int, rng: np.random.Generator)
 
 def some_empty(weights: NDArray, rng: np.random.Generator) -> NDArray[np.float64]:
     """Leave a share of the places empty, never all."""
-    lived_in = rng.random(weights.size) >= EMPTY
+    lived_in = rng.random(weights.size) >= EMPTY_SHARE
     lived_in[rng.integers(weights.size)] = True
     return weights * lived_in
 
 
 def place_numbers(parent: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number every place below its parent, from 1; siblings stand side by side.
+    """Number every place among its siblings, from 1.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def place_numbers(parent: NDArray[np.int64]) -> NDArray[np.int64]:
 def leaf_codes(
     branch: PlaceBranch, layout: Sequence[Digits], code: int, before: Sequence[int]
 ) -> dict[str, NDArray[np.int64]]:
-    """Return codes of the places of the last level as integers, one per column.
+    """Return codes of the places of the last level, one integer per column.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ _MOST_DIGITS = 18  # of a 64-bit integer
 
 @dataclass(frozen=True)
 class Digits:
-    """The digits of a level's places.
+    """The digits that number the places of a level.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ class Digits:
 
     @property
     def most(self) -> int:
-        """Return how many places can be told apart."""
+        """Return how many places the digits can distinguish."""
         return 10**self.width - 1
 
     @property
@@ -190,7 +190,7 @@ class Digits:
 
 
 def region_level(spec: Spec) -> int:
-    """Return the level of stated totals: the one called `state` if it is the first below the root, else the root."""
+    """Return the level of the regions: one called `state` directly below the root, else the root."""
     return int(len(spec.levels) > 1 and spec.levels[1].name.casefold() == "state")
 
 
@@ -230,5 +230,5 @@ def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digit
 
 
 def _roomy(children: int) -> int:
-    """Return digits enough for a place with many more children than most."""
+    """Return enough digits for a place with many children."""
     return max(3, len(str(8 * children)))

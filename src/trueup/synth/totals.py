@@ -1,4 +1,4 @@
-"""Stated totals of persons (or other units) in each region, never drawn; and a wide table's columns from its cells."""
+"""Given totals of persons (or other units) in each region, and columns of wide tables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SynthRegion:
 
 
 def stated_regions(totals: Any = None) -> list[SynthRegion]:
-    """Read stated totals: the states' populations in the census of 2020, or a table of the user.
+    """Return given totals: state populations in the 2020 census, or a table of the user.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def _refuse_bad(names: list[str], codes: list[str]) -> None:
 
 
 def chosen(regions: Sequence[SynthRegion], names: Sequence[str]) -> list[SynthRegion]:
-    """Keep the regions of the given names or codes; all of them if none is given.
+    """Keep the regions with given names or codes.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def sized(
     places: int | None,
     per_place: int = PERSONS_PER_BLOCK,
 ) -> list[SynthRegion]:
-    """Give every region its places, and scale the totals if the sum of persons is given.
+    """Set the number of places of every region, and scale the totals to a given sum.
 
     Where only places are given there are so many persons for each, and the other way round; sums are met exactly.
 
@@ -164,7 +164,7 @@ def share_out(total: int, weights: NDArray) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class WideTable:
-    """Columns that give every cell its count.
+    """Columns from which every cell's count follows.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Writing of one region: its places and its people, as Parquet parts marked as synthetic."""
+"""Writing of one synthetic region as Parquet files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROOT = "all"
 
 @dataclass(frozen=True)
 class RegionPlan:
-    """The decisions on a region before anything is drawn.
+    """The plan of a region before anything is drawn.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class RegionPlan:
 
 @dataclass(frozen=True)
 class WriteRegion:
-    """The task that draws and writes a region, from the seed and the region's code alone.
+    """The task of drawing and writing a region, from a seed and its code.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class WriteRegion:
         return PeopleDomain.of(self.cells, self.spec.constraints.zeros)
 
     def _register(self, connection: Any, plan: RegionPlan, codes: dict[str, NDArray], leaves: int) -> None:
-        """Make the tables of places and of cells that rows are joined to."""
+        """Register tables of places and cells for joins."""
         numbers = {f"c{i}": code for i, code in enumerate(codes.values())}
         connection.register("numbers", {"leaf": np.arange(leaves, dtype=np.int32), **numbers})
         width = {d.column: d.end for d in self.layout}  # the last level of a column has the longest codes
@@ -122,7 +122,7 @@ class WriteRegion:
         self._copy(connection, rows, self.folder / "places" / f"synthetic-{plan.region.code}.parquet")
 
     def _leaves(self, plan: RegionPlan) -> str:
-        """Return the query of places of the last level, with readable names if the spec wants them."""
+        """Return the SQL query of places of the last level, with readable names if wanted."""
         columns = {d.column: quoted(d.column) for d in self.layout}
         for depth, level in enumerate(self.spec.levels):
             if level.label and level.label not in columns:
@@ -137,7 +137,7 @@ class WriteRegion:
         return f"{literal(f'Synthetic {name} ')} || left({quoted(digits.column)}, {digits.end})"
 
     def _parents(self, plan: RegionPlan) -> str:
-        """Return the query of places of every level with their parents."""
+        """Return the SQL query of places of every level with their parents."""
         assert self.spec.parents is not None
         given, up = quoted(self.spec.parents.id), quoted(self.spec.parents.parent)
         rows = [f"SELECT '{ROOT}' AS {given}, '' AS {up}"] * plan.first
@@ -150,7 +150,7 @@ class WriteRegion:
 
     def _records(self, drawn: Iterable[Sparse], rng: np.random.Generator) -> Iterator[dict[str, NDArray]]:
         """Yield one row per unit, in random order within a part."""
-        for leaf, cell, count in _cut(drawn, UNITS):
+        for leaf, cell, count in _split_by_units(drawn, UNITS):
             order = rng.permutation(int(count.sum()))
             yield {"leaf": np.repeat(leaf, count)[order], "cell": np.repeat(cell, count)[order]}
 
@@ -203,7 +203,7 @@ LABEL = "Synthetic: no person or place in it exists."
 
 
 def _gathered(drawn: Iterable[Sparse], rows: int) -> Iterator[Sparse]:
-    """Join small tables until they have enough rows, never splitting a place."""
+    """Join small tables until they have enough rows, without splitting a place."""
     held: list[Sparse] = []
     for sparse in drawn:
         held.append(sparse)
@@ -218,18 +218,18 @@ def _joined(held: list[Sparse]) -> Sparse:
     return Sparse(*map(np.concatenate, zip(*held)))
 
 
-def _cut(drawn: Iterable[Sparse], units: int) -> Iterator[Sparse]:
-    """Split tables into pieces of so many units each, the last of fewer."""
+def _split_by_units(drawn: Iterable[Sparse], units: int) -> Iterator[Sparse]:
+    """Split tables into pieces with a given number of units."""
     held = Sparse(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
     for sparse in drawn:
         held = _joined([held, sparse])
         while held.count.sum() > units:
             taken = np.clip(units - (held.count.cumsum() - held.count), 0, held.count)
-            yield _some(held, taken)
-            held = _some(held, held.count - taken)
+            yield _with_counts(held, taken)
+            held = _with_counts(held, held.count - taken)
     yield held
 
 
-def _some(held: Sparse, count: NDArray[np.int64]) -> Sparse:
+def _with_counts(held: Sparse, count: NDArray[np.int64]) -> Sparse:
     kept = np.flatnonzero(count)
     return Sparse(held.leaf[kept], held.cell[kept], count[kept])

@@ -1,4 +1,4 @@
-"""Bias and variance of projection: Theorems 7 and 11 of Zhu et al."""
+"""Bias and variance of projections: Theorems 7 and 11 of Zhu et al."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trueup.theory.limits import outside_probability
 
 
 def error_operator(matrix: ArrayLike, variances: ArrayLike | None = None) -> NDArray[np.float64]:
-    """Return the matrix that turns noise into the error of the projection on `matrix @ x = b`.
+    """Return the matrix that maps noise to the error of the projection onto `matrix @ x = b`.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def nonnegative_bias_bound(law: Law, n: int, smallest: float, farthest: float) -
 
 
 class RegionEnds(NamedTuple):
-    """The distances of true counts from the ends of the region that (P+) projects on.
+    """Distances of true counts from the ends of the feasible region of (P+).
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ class RegionEnds(NamedTuple):
 
 
 def region(x: ArrayLike, matrix: ArrayLike) -> RegionEnds:
-    """Return C' and the margin of true counts `x (n,)` under known sums `A x`; they are as confidential as the counts.
+    """Return C' and the margin of true counts `x (n,)` under known sums `A x`; both are confidential.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def region(x: ArrayLike, matrix: ArrayLike) -> RegionEnds:
 
 
 def _farthest(x: np.ndarray, a: np.ndarray, i: int) -> float:
-    """Return the largest change of count `i` within the region, either way, by two linear programs."""
+    """Return the largest change of count `i` within the region in both directions."""
     changes = []
     for sign in (1.0, -1.0):
         cost = np.zeros(x.size)
@@ -227,7 +227,7 @@ def _farthest(x: np.ndarray, a: np.ndarray, i: int) -> float:
 
 
 def bias_bound(law: Law, x: ArrayLike, matrix: ArrayLike) -> float:
-    """Bound (counts) on the bias of every count that (P+) leaves, for noise of one law on every count and any sums `A x`.
+    """Bound the bias (counts) of every count under (P+), for equal noise on every count.
 
     It is `C' P(noise outside the ball of radius r)`, with r the margin of the region in place of the smallest count, which it is
     never below. It is as confidential as the counts.

@@ -1,4 +1,4 @@
-"""The error after projection (Theorems 13 and 14 of Zhu et al.), and noise inside a ball (Lemma 8, Corollary 9).
+"""The error after projection (Theorems 13 and 14 of Zhu et al.), and noise within a ball (Lemma 8, Corollary 9).
 
 One file: bounds on the whole vector of noise, of single counts and on lattices.
 
@@ -93,7 +93,7 @@ def ball_probability(law: Law, n: int, radius: float) -> float:
 
 
 def outside_probability(law: Law, n: int, radius: float) -> float:
-    """Return the probability that the noise leaves the ball: `1 - ball_probability`, without its cancellation.
+    """Return the probability that the noise lies outside the ball, without cancellation.
 
     For a law without a formula it is that difference, so it is right to an absolute 1e-12 only.
 
@@ -137,7 +137,7 @@ def _gamma(shape: float, x: float) -> tuple[float, float]:
 
 
 def _geometric(epsilon: float, n: int, radius: int) -> tuple[float, float]:
-    """Return both probabilities, the smaller as a sum of positive terms, the other by difference."""
+    """Return both probabilities, the smaller one as a sum of positive terms."""
     above = (radius + 1) * sinh(min(epsilon, 700.0)) > n  # the mean of the norm is n / sinh(epsilon)
     part = min(float(_terms(epsilon, n, radius, above).sum()), 1.0)
     return (1 - part, part) if above else (part, 1 - part)
@@ -166,7 +166,7 @@ def _terms(epsilon: float, n: int, radius: int, above: bool) -> NDArray[np.float
 
 
 def _convolved(law: Law, n: int, radius: int) -> float:
-    """Return the mass of the norm up to the radius, by binary powers of truncated convolutions of positive terms."""
+    """Return the mass of the norm up to the radius, by repeated squaring of convolutions."""
     from scipy.signal import fftconvolve
 
     convolve = np.convolve if radius <= 512 else lambda x, y: np.maximum(fftconvolve(x, y), 0.0)
@@ -187,7 +187,7 @@ POINTS = 20_001
 
 
 def variance_limit(law: Noise) -> float:
-    """Return the limit (counts squared) of a part's error variance as its siblings grow in number.
+    """Return the limit (counts squared) of a part's error variance for many siblings.
 
     Theorem 13: `Var(error) = (1 - 1/n) Var(noise)` increases with n and tends to the variance of the noise.
     What is missing at n is `Var(noise) / n` exactly, whatever the law.
@@ -202,7 +202,7 @@ def variance_limit(law: Noise) -> float:
 
 
 def wasserstein(law: Noise, n: int) -> float:
-    """Return the Wasserstein-1 distance (counts) of the noise from the error after projection on a known total.
+    """Return the Wasserstein-1 distance (counts) between the noise and the error after projection.
 
     It is `integral |F - G|` of the two distribution functions, and at most `wasserstein_bound`.
 
@@ -279,7 +279,7 @@ def _gaps(error: MarginalError, n: int) -> tuple[NDArray, NDArray]:
 
 
 class LatticeShape(NamedTuple):
-    """The figures of a lattice that the bounds depend on.
+    """The figures of a lattice on which the bounds depend.
 
     Attributes
     ----------
@@ -312,7 +312,7 @@ class LatticeShape(NamedTuple):
 
 
 def points_in_ball(shape: LatticeShape, radius: ArrayLike) -> Reals:
-    """Return `V_d r^d / det`, about which the number of lattice points within radius r settles (Lemma 11).
+    """Return `V_d r^d / det`, the approximate number of lattice points within radius r (Lemma 11).
 
     Asymptotic: for all r beyond some r_0 the number is between half and twice it. It says nothing of an r_0, and near r = 0,
     where there is one point, it is false.

@@ -1,4 +1,4 @@
-"""The exact law of one count's error when parts are projected on a known total: Theorem 12 of Zhu et al.
+"""The exact law of one count's error after projection onto a known total: Theorem 12 of Zhu et al.
 
 The projection of noisy parts on their total, in the metric of their variances V_j, takes the share
 `w = V_i / sum_j V_j` of what the parts are off together from part i, so with independent noise eta
@@ -34,17 +34,17 @@ from numpy.typing import ArrayLike, NDArray
 from trueup.errors import SpecError
 from trueup.noise.law import Law, Reals
 
-GRID = 2**17
+GRID_POINTS = 2**17
 """Points of the grid on which distribution functions of continuous errors are computed."""
 ROUNDING = 64 * np.finfo(float).eps
 """By how much the terms of a bound may be off, relative to them: the share and two products."""
 
-LEFT_OUT = 1e-18
+MASS_LEFT_OUT = 1e-18
 """Mass beyond either end of an integer law's table."""
 
 
 class Noise(Law, Protocol):
-    """A law with a mass and four moments, as all laws of single counts have."""
+    """A law with a mass and four moments."""
 
     @property
     def fourth_moment(self) -> float:
@@ -75,7 +75,7 @@ def characteristic(law: Law, t: NDArray) -> Reals:
 
 @dataclass(frozen=True)
 class MarginalError:
-    """Law of one count's error after projection on a known total.
+    """The law of one count's error after projection onto a known total.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class MarginalError:
 
     @property
     def kurtosis(self) -> float:
-        """Return the fourth central moment over the squared variance: 6 for Laplace noise alone, 3 for normal noise."""
+        """Return the fourth central moment divided by the squared variance."""
         if not self.variance > 0:
             return nan
         excess = (1 - self.share) ** 4 * _fourth_cumulant(self.own)
@@ -146,9 +146,9 @@ class MarginalError:
 
     def _continuous_cdf(self, x: Reals) -> Reals:
         length, values, slopes = self._grid
-        width = 2 * length / GRID
-        at = np.clip((x + length) / width, 0, GRID)
-        j = np.minimum(at.astype(np.int64), GRID - 1)
+        width = 2 * length / GRID_POINTS
+        at = np.clip((x + length) / width, 0, GRID_POINTS)
+        j = np.minimum(at.astype(np.int64), GRID_POINTS - 1)
         u = at - j
         # The cubic with values and slopes at both ends (Hermite).
         rise = values[j + 1] - values[j]
@@ -157,19 +157,19 @@ class MarginalError:
 
     @cached_property
     def _grid(self) -> tuple[float, Reals, Reals]:
-        """Return half length L, and distribution function and density at GRID + 1 points from -L to L."""
+        """Return half length L, with distribution function and density at GRID + 1 points from -L to L."""
         length = _reach(self.variance, [self.own, *(law for law, _ in self.others)])
-        k = np.arange(GRID // 2 + 1)
+        k = np.arange(GRID_POINTS // 2 + 1)
         phi = self.characteristic(k * pi / length) * np.where(
             k % 2, -1.0, 1.0
         )  # (-1)^k starts the grid at -L
-        slopes = np.fft.irfft(phi, GRID) * GRID / (2 * length)
-        waves = np.fft.irfft(np.append(0.0, -1j * phi[1:] / k[1:]), GRID) * GRID / (2 * pi)
-        values = np.linspace(0, 1, GRID + 1) + np.append(waves, waves[0])
+        slopes = np.fft.irfft(phi, GRID_POINTS) * GRID_POINTS / (2 * length)
+        waves = np.fft.irfft(np.append(0.0, -1j * phi[1:] / k[1:]), GRID_POINTS) * GRID_POINTS / (2 * pi)
+        values = np.linspace(0, 1, GRID_POINTS + 1) + np.append(waves, waves[0])
         return length, values, np.append(slopes, slopes[0])
 
     def _integer_cdf(self, x: Reals) -> Reals:
-        least = float(self.own.quantile(LEFT_OUT))
+        least = float(self.own.quantile(MASS_LEFT_OUT))
         k = np.arange(least, 1 - least)
         mass = self.own.pmf(k)
         pieces = np.array_split(x[:, None], 1 + len(x) * len(k) // 2**22)
@@ -184,7 +184,7 @@ class MarginalError:
 
     @cached_property
     def _others_tail(self) -> tuple[int, Reals]:
-        """Return the upper tail of R from its first value on."""
+        """Return the upper tail of R from its first value."""
         variance = sum(count * law.variance for law, count in self.others)
         half = ceil(_reach(variance, [law for law, _ in self.others]))
         size = 1 << (2 * half + 1).bit_length()
@@ -198,7 +198,7 @@ class MarginalError:
 
 
 def projected_error(law: Noise, n: int) -> MarginalError:
-    """Return the law of a count's error when n equal parts are projected on their known total.
+    """Return the law of a count's error after projecting n equal parts onto their known total.
 
     Theorem 12: with independent noise eta_1, ..., eta_n on the parts, the error of part i after program
     (P_S) is distributed as `((n - 1) eta_i - sum_{j != i} eta_j) / n`, of variance `(1 - 1/n) Var(eta)`.
@@ -233,7 +233,7 @@ def projected_error(law: Noise, n: int) -> MarginalError:
 
 
 def weighted_error(laws: Sequence[Noise], i: int) -> MarginalError:
-    """Return the law of part i's error when parts of unequal noise are projected on their known total.
+    """Return the law of part i's error after projecting parts with unequal noise onto their known total.
 
     Theorem 12 for weighted least squares: part i takes the share `V_i / sum V` of the joint deviation, and
     its variance is `V_i (1 - V_i / sum V)`.
@@ -269,7 +269,7 @@ def weighted_error(laws: Sequence[Noise], i: int) -> MarginalError:
 
 
 def projected_variances(variances: ArrayLike) -> Reals:
-    """Return variances (counts squared) of all parts' errors after weighted projection on a known total.
+    """Return variances (counts squared) of all parts' errors after weighted projection.
 
     Theorem 12 for unequal variances: `V_i (1 - V_i / sum V)`. Theorem 13: for n equal parts it is
     `V (1 - 1/n)`, which grows with n and tends to V, so a part among many siblings is less precise than one
@@ -295,6 +295,6 @@ def _fourth_cumulant(law: Noise) -> float:
 
 
 def _reach(variance: float, laws: Sequence[Noise]) -> float:
-    """Return a half width (counts) beyond which a weighted sum of such noise has negligible mass."""
-    widest = max(-float(law.quantile(LEFT_OUT)) for law in laws)
+    """Return a distance (counts) beyond which a weighted sum of such noise has negligible mass."""
+    widest = max(-float(law.quantile(MASS_LEFT_OUT)) for law in laws)
     return max(widest, 10 * sqrt(variance)) + 2 * sqrt(variance) + 1.0

@@ -40,10 +40,12 @@ def test_no_vector_is_shorter_than_the_rates_of_its_coordinates_say(d, rng):
         basis = rng.integers(-6, 7, (d, 7))
         k = coordinates(d, {1: 50, 2: 20, 3: 8, 4: 4}[d])
         rates = in_basis.proved_rates(basis)
-        spare = in_basis.PARTS * np.abs(k @ basis).sum(axis=1) - np.abs(k) @ rates
+        spare = in_basis.RATE_DENOMINATOR * np.abs(k @ basis).sum(axis=1) - np.abs(k) @ rates
         assert spare.min() == 0  # of the zero vector
         assert (spare >= 0).all()
-        tight += (in_basis.PARTS * np.abs(k @ basis).sum(axis=1) < np.abs(k) @ (1.5 * rates + 1)).any()
+        tight += (
+            in_basis.RATE_DENOMINATOR * np.abs(k @ basis).sum(axis=1) < np.abs(k) @ (1.5 * rates + 1)
+        ).any()
     assert tight >= 9  # rates half as large again would be wrong
 
 

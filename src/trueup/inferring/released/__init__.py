@@ -128,9 +128,9 @@ def _release_table(problem: ReleasedSum, weights: list[Integers], drawn: bool) -
 
 MOST_ENTRIES = 2**23
 """Largest table of true totals by sums of noisy parts."""
-LEFT_OUT = 1e-15
+MAX_GAP_PROBABILITY = 1e-15
 """Probability of gaps at which a total's own noise need not decide."""
-TIE = 1e-9
+LOG_MASS_TOLERANCE = 1e-9
 """Log masses closer than this are equal, as where counts are released."""
 
 
@@ -195,12 +195,12 @@ def _plateau(law: Law, eta: MassTable, gap: int) -> tuple[int, int]:
     """Return the first and last mode minus n*, for n at the given distance above n*."""
     between = np.arange(min(gap, 0), max(gap, 0) + 1)
     log = law.logpmf(gap - between) + eta.at(between)
-    highest = np.flatnonzero(log >= log.max() - TIE)
+    highest = np.flatnonzero(log >= log.max() - LOG_MASS_TOLERANCE)
     return int(between[highest[0]]), int(between[highest[-1]])
 
 
 def own_decides(own, below, parts: int) -> bool:
-    """Return True if the mode is n itself except for gaps between n and n* of total probability `LEFT_OUT`.
+    """Return True if the mode is n itself except for gaps between n and n* of total probability `MAX_GAP_PROBABILITY`.
 
     By log-concavity it is if the log mass of the sum of the parts' noise is less steep at the largest gap than that of the
     total's noise at zero. Two-sided geometric sums of two parts or more are so at every gap, if no rate is above the total's.
@@ -216,10 +216,10 @@ def own_decides(own, below, parts: int) -> bool:
     shapes = {((own, 0),): 1, ((below, 0),): parts} if own != below else {((own, 0),): parts + 1}
     of_gaps = convolved(shapes, 0)
     beyond = 2 * np.exp(of_gaps.log)[::-1].cumsum()[::-1]
-    gap = of_gaps.low + int(np.flatnonzero(beyond > LEFT_OUT)[-1])
+    gap = of_gaps.low + int(np.flatnonzero(beyond > MAX_GAP_PROBABILITY)[-1])
     ends = convolved({((below, 0),): parts}, gap + 1).at(np.array([gap, gap + 1]))
     steepest = ends[0] - ends[1]
-    return bool(steepest < own.logpmf(0) - own.logpmf(1) - TIE)
+    return bool(steepest < own.logpmf(0) - own.logpmf(1) - LOG_MASS_TOLERANCE)
 
 
 def largest_released_as_zero(problem: ReleasedSum, own: Integers, sums: Integers) -> Integers:

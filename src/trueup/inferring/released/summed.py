@@ -42,7 +42,7 @@ from trueup.run import Deadline
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 
-TRIES = 10**5
+MAX_TIE_DRAWS = 10**5
 """Draws of an event with ties before rounding errors are taken to have chosen it."""
 NOTHING = SplitEvents([], np.zeros(1), np.full(1, -1), np.zeros((1, 0), np.int64), np.zeros((1, 2), np.int64))
 """The events of a split of which nothing was released."""
@@ -213,7 +213,7 @@ class SummedTreeChain:
 
     def _draw_event(self, split: ReleasedSplit, event: int, tails: list[Reals], at: int) -> bool:
         """Draw noisy counts and weights in an event, repeated until their ties match; return False if they never do."""
-        for _ in range(TRIES):
+        for _ in range(MAX_TIE_DRAWS):
             left, total, tied = at, 0, False
             for c, node in enumerate(split.children.tolist()):
                 noise, tail = split.noisy[c][min(event, len(split.noisy[c]) - 1)], tails[c + 1]

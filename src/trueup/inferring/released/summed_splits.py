@@ -23,7 +23,7 @@ Reals = NDArray[np.float64]
 
 MOST_ENTRIES = 2**25
 """Largest table of the events of a split by its parts and their sums."""
-FAINT = 45.0
+MAX_EVENT_DEPTH_NATS = 45.0
 """Events this far (log mass) below the largest are left out."""
 ROUNDING = 1e-15
 """Share of the largest mass of a sum below which a transform holds nothing but rounding errors."""
@@ -187,7 +187,7 @@ def join_split(
         noisy.append(np.divide(masses, whole, out=np.zeros_like(masses), where=whole > 0))
     if log.max() == -np.inf:
         return None
-    kept = log > log.max() - FAINT
+    kept = log > log.max() - MAX_EVENT_DEPTH_NATS
     events, log = events.take(kept), log[kept]
     noisy = [one if len(one) == 1 else one[kept] for one in noisy]
     size = transform_size(noisy)

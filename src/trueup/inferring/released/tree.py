@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring.chain_driver import Longer, refuse_forecast, until_long_enough
-from trueup.inferring.chains import ESS, MIN_DIAGNOSED_DRAWS, ChainLimit, OutOfTimeError, thinned
+from trueup.inferring.chains import (
+    MIN_DIAGNOSED_DRAWS,
+    MIN_EFFECTIVE_SAMPLE_SIZE,
+    ChainLimit,
+    OutOfTimeError,
+    thinned,
+)
 from trueup.inferring.method import Progress
 from trueup.kernel.messages.pmf import SPLIT, Factors
 from trueup.kernel.messages.solve import joint_draws, solve
@@ -45,7 +51,7 @@ Reals = NDArray[np.float64]
 DEPTHS = (60.0, 960.0, 15360.0)
 """Log mass, below its peak, at which a prior's table ends; the next is tried where counts are far from it."""
 TOLERANCE = 1e-9
-NEAR_EDGE = 0.9
+EDGE_SHARE_OF_TABLE = 0.9
 """Noise beyond this share of its table has odds below 1e-14: it says that more of it lies outside."""
 
 
@@ -97,7 +103,7 @@ class ReleasedTree:
         edges = np.full(self.counts.size, np.inf)
         for header, at in zip(self.problem.headers, self.problem.nodes):
             if not header.exact and header.law.open_ended:
-                edges[at] = NEAR_EDGE * half_width(header.law) * (2 if self.algorithm == 1 else 1)
+                edges[at] = EDGE_SHARE_OF_TABLE * half_width(header.law) * (2 if self.algorithm == 1 else 1)
         return edges
 
     def weights(self) -> Weights:
@@ -286,9 +292,18 @@ class _TreeChains:
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
         """Return diagnostics of every count of the tree."""
         r_hat, ess = diagnose(run)
-        allowed, worst, least = r_hat_by_chance(run.shape[2], ESS), float(r_hat.max()), float(ess.min())
+        allowed, worst, least = (
+            r_hat_by_chance(run.shape[2], MIN_EFFECTIVE_SAMPLE_SIZE),
+            float(r_hat.max()),
+            float(ess.min()),
+        )
         record = {"largest_r_hat": worst, "r_hat_allowed": allowed, "smallest_ess": least}
-        return {"r_hat": r_hat, "ess": ess, "passed": worst <= allowed and least >= ESS, "record": record}
+        return {
+            "r_hat": r_hat,
+            "ess": ess,
+            "passed": worst <= allowed and least >= MIN_EFFECTIVE_SAMPLE_SIZE,
+            "record": record,
+        }
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
         """Return a run with twice the steps, or None if the limit is reached."""
@@ -337,7 +352,7 @@ def draw_tree(
         refused = (
             "R-hat {largest_r_hat:.3f} (at most {r_hat_allowed:.3f} is asked for), effective draws {smallest_ess:.0f} "
             "(at least {ess:.0f}) after {sweeps:,} sweeps; {more}"
-        ).format(**found["record"], ess=ESS, sweeps=chains.thin * kept, more=more)
+        ).format(**found["record"], ess=MIN_EFFECTIVE_SAMPLE_SIZE, sweeps=chains.thin * kept, more=more)
     return Drawn(
         np.ascontiguousarray(thinned(judged.run, draws)[:, :, leaves]),
         independent=False,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import BundleError, TrueupError
 from trueup.files.database import connect, literal, parquet, quiet_duckdb
-from trueup.files.memory import PROCESS, machine_bytes, refuse_needed
+from trueup.files.memory import PROCESS_BYTES, machine_bytes, refuse_needed
 from trueup.io.bundle.kept_parts import LARGEST_COUNT, DrawsInParts
 from trueup.io.bundle.manifest import FORMAT, MANIFEST, digest, margin_in
 from trueup.io.bundle.places import read_place_levels
@@ -71,7 +71,7 @@ def read_posterior(folder: str | Path, *, memory: int | None = None) -> Posterio
     if not isinstance(held.draws, DrawsInParts):
         return held
     refuse_needed(
-        f"'{folder}'", PROCESS + 8 * held.draws.size, min(memory or machine_bytes(), machine_bytes())
+        f"'{folder}'", PROCESS_BYTES + 8 * held.draws.size, min(memory or machine_bytes(), machine_bytes())
     )
     return replace(held, drawn=replace(held.drawn, draws=held.draws.whole()))
 
@@ -83,7 +83,7 @@ def open_posterior(folder: str | Path, *, memory: int | None = None) -> Posterio
     shape = (manifest["shape"]["chains"], manifest["shape"]["draws"], manifest["shape"]["cells"])
     by_parts = bool(manifest.get("by parts"))
     if not by_parts:
-        refuse_needed(f"'{folder}'", PROCESS + 8 * prod(shape), memory)
+        refuse_needed(f"'{folder}'", PROCESS_BYTES + 8 * prod(shape), memory)
     cells = _cells(folder, manifest)
     if cells.n != shape[2] or (by_parts and (shape[0] != 1 or cells.is_family)):
         raise BundleError(

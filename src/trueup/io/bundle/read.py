@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import BundleError
 from trueup.files.database import connect, parquet, quiet_duckdb
-from trueup.files.memory import CELL, PROCESS, refuse_needed
+from trueup.files.memory import BYTES_PER_CELL, PROCESS_BYTES, refuse_needed
 from trueup.io.bundle.manifest import (
     guarantee_in,
     header_in,
@@ -273,7 +273,7 @@ def _released_tables(
     return found
 
 
-def refuse_beyond(folder: Path, memory: int | None, *, each: int = CELL) -> None:
+def refuse_beyond(folder: Path, memory: int | None, *, each: int = BYTES_PER_CELL) -> None:
     """Refuse a bundle that needs more memory than it is given.
 
     Parameters
@@ -291,7 +291,7 @@ def refuse_beyond(folder: Path, memory: int | None, *, each: int = CELL) -> None
     if memory is None:
         return
     (_, spec), places = read_spec(folder), read_manifest(folder)["levels"][-1]["places"]
-    needed = PROCESS + each * places * prod(len(a.values) for a in spec.attributes)
+    needed = PROCESS_BYTES + each * places * prod(len(a.values) for a in spec.attributes)
     refuse_needed(f"'{folder}'", needed, memory)
 
 

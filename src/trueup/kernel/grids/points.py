@@ -21,11 +21,11 @@ WINDOW_SCORES = 6.5
 """Standard scores at which windows end: a mass of 4e-11 lies beyond each."""
 MASSLESS_SCORE = 7.0
 """Standard score of points that have no mass: where two points hold all of it, the next window spans the gaps beside them."""
-ENDED_SCORE = 3.7
+WINDOW_END_SCORE = 3.7
 """Standard score of an end of a window beyond which a mass of 1e-4 is left."""
 MAX_WHOLE_WINDOW = 48
 """Whole numbers of a window up to which each has a point of its own."""
-GROWTH = 1.3
+GAP_RATIO = 1.3
 """Ratio of two neighbouring gaps of first grids at the lower end of a window."""
 FINE, REACHED = 3.0, 12.0
 """Gaps to a standard deviation of first grids, and how many standard deviations these reach."""
@@ -100,7 +100,7 @@ def _first_of(low, high, middle, spread):
     while at < 2.0 * spread / FINE:  # towards the lower end, where small counts may have their mass
         found.append(first + np.int64(at))
         at += gap
-        gap *= GROWTH
+        gap *= GAP_RATIO
     out = np.unique(np.array(found))
     return out[(out >= first) & (out <= last)]
 
@@ -143,8 +143,8 @@ def _outside(ptr, x, p, low, high, below, above):
     for v in range(nodes):
         here = slice(ptr[v], ptr[v + 1])
         own, at = p[here], x[here]
-        left, ends[v, 0] = _tail(-at[::-1], own[::-1], -low[v])
-        right, ends[v, 1] = _tail(at, own, high[v])
+        left, ends[v, 0] = _tail_mass(-at[::-1], own[::-1], -low[v])
+        right, ends[v, 1] = _tail_mass(at, own, high[v])
         ends[v, 0] = -ends[v, 0]
         for k in range(len(own)):
             below[ptr[v] + k] = left + 0.5 * own[k]
@@ -156,7 +156,7 @@ def _outside(ptr, x, p, low, high, below, above):
 
 
 @njit(cache=True)
-def _tail(x, p, high):
+def _tail_mass(x, p, high):
     """Return the extrapolated mass beyond the last point, and the position beyond which only `TAIL_MASS_LEFT_OUT` is left."""
     n = len(x)
     if n < 2 or x[n - 1] >= high:
@@ -221,9 +221,9 @@ def _with_parts(plan, ptr, x, score, first, last, low, high):
     down, up = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
     for v in plan.order:
         begin, end = ptr[v], ptr[v + 1] - 1
-        if score[begin] > -ENDED_SCORE:
+        if score[begin] > -WINDOW_END_SCORE:
             down[v] = max(x[begin] - first[v], 0)
-        if score[end] < ENDED_SCORE:
+        if score[end] < WINDOW_END_SCORE:
             up[v] = max(last[v] - x[end], 0)
         for part in (plan.left[v], plan.right[v]):
             if part >= 0:
@@ -248,7 +248,7 @@ def _mass_window(x, score, ends, low, high):
 
 
 @njit(cache=True)
-def _at(x, score, sought):
+def _count_at_score(x, score, sought):
     """Return the count at a standard score, interpolated between points."""
     k = np.searchsorted(score, sought)
     if k == 0:
@@ -265,7 +265,7 @@ def _points_of(x, score, first, last, low, widest, step):
         return np.arange(first, last + 1)
     found = [first, last]
     for k in range(1, int(2 * WINDOW_SCORES / step)):
-        found.append(np.int64(np.rint(_at(x, score, k * step - WINDOW_SCORES))))
+        found.append(np.int64(np.rint(_count_at_score(x, score, k * step - WINDOW_SCORES))))
     # Beyond what was seen before, gaps grow.
     _beyond(found, x[0], first, max(x[1] - x[0], 1))
     _beyond(found, x[-1], last, max(x[-1] - x[-2], 1))

@@ -244,7 +244,7 @@ def _split_total(rng, xa, fa, xb, fb, total, parts, others):
             parts[d] = min(max(low, 0), t)
             others[d] = t - parts[d]
             continue
-        size = _kinks(xa, xb, t, low, high, spots)
+        size = _kink_positions(xa, xb, t, low, high, spots)
         i, j, whole = 0, last_b, 0.0
         for k in range(size):
             spot = spots[k]
@@ -267,7 +267,7 @@ def _split_total(rng, xa, fa, xb, fb, total, parts, others):
 
 
 @njit(cache=True)
-def _kinks(xa, xb, t, low, high, spots):
+def _kink_positions(xa, xb, t, low, high, spots):
     """Write the points at which either density has a kink to `spots` in increasing order; return how many."""
     i, j, size = 0, len(xb) - 1, 0
     while i < len(xa) or j >= 0:

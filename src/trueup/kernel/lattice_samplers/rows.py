@@ -164,8 +164,8 @@ def chance_bounds(law, k, left, beyond, farthest):
     rounding costs a relative 2^-53, and `slack` bounds all of them; what was cut off is what the laws' masses lack.
     """
     middle, size = left.size // 2, 2 * farthest + 1
-    first = _summed(law, k, left[:middle], beyond, farthest)
-    second = _summed(law, k, left[middle:], beyond, farthest)
+    first = _sum_masses(law, k, left[:middle], beyond, farthest)
+    second = _sum_masses(law, k, left[middle:], beyond, farthest)
     met = 0.0
     for i in range(size):
         met += first[i] * second[size - 1 - i]
@@ -175,7 +175,7 @@ def chance_bounds(law, k, left, beyond, farthest):
 
 
 @njit(cache=True)
-def _summed(law, k, left, beyond, far):
+def _sum_masses(law, k, left, beyond, far):
     """Return the masses of the sum of several columns' cells, from `-far` to `far`."""
     total, new = np.zeros(2 * far + 1), np.zeros(2 * far + 1)
     total[far] = 1.0

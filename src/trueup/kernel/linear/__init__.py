@@ -61,7 +61,9 @@ class Fit:
         return Fit(self.matrix[rows][:, order], self.values[rows], self.weights[rows])
 
 
-AGREE = 1e-9  # by how much a model may be below a loss, relative to the loss, to be called equal to it
+RELATIVE_LOSS_TOLERANCE = (
+    1e-9  # by how much a model may be below a loss, relative to the loss, to be called equal to it
+)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class SecantModel:
         """Return three secants around every deviation, and two at 0, so that no model is unbounded."""
         near = np.floor(centre + 1e-7)
         at = np.concatenate([near - 1, near, near + 1, np.full(near.size, -1.0), np.zeros(near.size)])
-        return cls(loss, near, *_distinct(np.tile(np.arange(near.size), 5), at))
+        return cls(loss, near, *_distinct_points(np.tile(np.arange(near.size), 5), at))
 
     @property
     def least(self) -> float:
@@ -125,12 +127,12 @@ class SecantModel:
         every = np.arange(self.origin.size)
         below = np.maximum.reduceat(lines, np.searchsorted(self.row, every))
         true = self.loss.rise(every, self.origin, deviations)
-        short = np.flatnonzero(true - below > AGREE * np.maximum(1.0, np.abs(true)))
+        short = np.flatnonzero(true - below > RELATIVE_LOSS_TOLERANCE * np.maximum(1.0, np.abs(true)))
         if short.size == 0:
             return None
         row = np.concatenate([self.row, short, short])
         at = np.concatenate([self.at, deviations[short] - 1, deviations[short]])
-        row, at = _distinct(row, at)
+        row, at = _distinct_points(row, at)
         return None if row.size == self.row.size else replace(self, row=row, at=at)
 
     @property
@@ -160,7 +162,7 @@ class SecantModel:
         return LinearPieces(row, slope, start, end, anchor, height)
 
 
-def _distinct(row: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _distinct_points(row: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     order = np.lexsort((at, row))
     row, at = row[order], at[order]
     new = np.append(True, (row[1:] != row[:-1]) | (at[1:] != at[:-1]))[: row.size]

@@ -38,7 +38,7 @@ CROSSED = (
 SIGN = 1e-12  # multiplier, relative to the largest, that has no sign
 SIGNED = 1e-7  # what multipliers of the right signs may leave of the prices, relative to the largest
 SYSTEMS = 20
-CAREFUL = 1000  # rows and counts up to which one row at a time is tried, too
+MAX_ROWS_TRIED_SINGLY = 1000  # rows and counts up to which one row at a time is tried, too
 ORIGINS = 4
 CHANGE = 10.0  # counts by which the optimum may differ from its origin
 REGULAR = 1e-11  # added to the diagonal, so that rows may depend on each other; taken out again by refinement
@@ -179,9 +179,9 @@ def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarra
     """Return the optimum if it can be found from the given active rows."""
     for _ in range(ORIGINS):
         moved, rest = limits.around(origin), fit.around(origin)
-        face = _search(moved, rest, side, most=side.size)
-        if face is None and side.size <= CAREFUL:
-            face = _search(moved, rest, side, most=1)
+        face = _search_optimal_face(moved, rest, side, most=side.size)
+        if face is None and side.size <= MAX_ROWS_TRIED_SINGLY:
+            face = _search_optimal_face(moved, rest, side, most=1)
         if face is None:
             return None
         if np.abs(face.x).max(initial=0.0) <= CHANGE:
@@ -190,7 +190,7 @@ def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarra
     return None
 
 
-def _search(limits: _Limits, fit: Fit, side: np.ndarray, most: int) -> _Face | None:
+def _search_optimal_face(limits: _Limits, fit: Fit, side: np.ndarray, most: int) -> _Face | None:
     """Add rows to the active set and remove them, until the optimality conditions hold.
 
     All at once is quick, but it may cycle, or hold rows that exclude each other: then there is none.

@@ -32,9 +32,11 @@ RISE = 1e-4  # of what the slope promises, that a step must gain
 EQUALITY_TOLERANCE = 1e-13  # largest gap of an equality, relative to the size of its terms, that is rounding
 REGULAR = 1e-13  # added to Newton's matrix, relative to its largest diagonal entry: equalities may depend on each other
 MAX_DENSE_COEFFICIENTS = 10**5  # coefficients up to which a full matrix is quicker in any case
-FULL = 0.05  # share of nonzero coefficients from which on the equalities are multiplied as a full matrix
+MIN_DENSE_SHARE = (
+    0.05  # share of nonzero coefficients from which on the equalities are multiplied as a full matrix
+)
 DENSE = 3000  # equalities up to which Newton's matrix may be full
-THIN = 0.005  # share of entries that are not zero, up to which it is factored as a sparse one
+MAX_SPARSE_SHARE = 0.005  # share of entries that are not zero, up to which it is factored as a sparse one
 
 
 class SeparableOptimum(NamedTuple):
@@ -90,7 +92,7 @@ def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | No
     y, w = measured
     origin = np.clip(np.rint(y), np.ceil(box[0]), np.floor(box[1]))
     matrix: Any = polyhedron.equal
-    if matrix.nnz > FULL * np.prod(matrix.shape) or np.prod(matrix.shape) < MAX_DENSE_COEFFICIENTS:
+    if matrix.nnz > MIN_DENSE_SHARE * np.prod(matrix.shape) or np.prod(matrix.shape) < MAX_DENSE_COEFFICIENTS:
         matrix = matrix.toarray()
     dual = _Dual(y - origin, w, box[0] - origin, box[1] - origin, matrix, polyhedron.sums - matrix @ origin)
     found = _ascend(dual)
@@ -164,7 +166,7 @@ def _solved(matrix: Any, right: np.ndarray) -> np.ndarray | None:
     None where it is too large, zero, or not positive.
     """
     m, largest = matrix.shape[0], float(matrix.diagonal().max(initial=0.0))
-    thin, shift = scipy.sparse.issparse(matrix) and matrix.nnz <= THIN * m * m, REGULAR * largest
+    thin, shift = scipy.sparse.issparse(matrix) and matrix.nnz <= MAX_SPARSE_SHARE * m * m, REGULAR * largest
     if largest == 0 or (m > DENSE and not thin):
         return None
     try:

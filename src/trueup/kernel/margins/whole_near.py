@@ -35,7 +35,7 @@ PRICE_SWEEPS = 40  # at each temperature
 PRICE_TOLERANCE = 0.01  # temperatures that no price moves any more
 LINE_STEPS = 20
 LINE_TOLERANCE = 0.01  # units by which a line may miss its sum while prices are sought
-FURTHEST = 2.0  # reduced cost beyond which a unit is settled by its sign
+SETTLING_REDUCED_COST = 2.0  # reduced cost beyond which a unit is settled by its sign
 MAX_MESSAGE = 20.0  # message
 DAMPING = 0.3
 REINFORCEMENT = 1e-3
@@ -190,8 +190,8 @@ class Units:
         cells = np.tile(np.flatnonzero(may), 2)
         first = settled[may]
         costs = 2.0 * (np.concatenate([first, first + 1]) - y[cells]) + 1.0
-        settled += np.bincount(cells[costs <= -FURTHEST], minlength=y.size)
-        near = np.abs(costs) < FURTHEST
+        settled += np.bincount(cells[costs <= -SETTLING_REDUCED_COST], minlength=y.size)
+        near = np.abs(costs) < SETTLING_REDUCED_COST
         cells, costs = cells[near], costs[near]
         table = settled.reshape(at.table.shape)
         needs = _flat([b - margin_of(table, m) for m, b in zip(margins, sums, strict=True)])

@@ -44,7 +44,7 @@ MAX_WEIGHT_NATS = 600.0
 """Nats between the weights of counts that are summed at once."""
 MIN_LOG_MASS = -690.0
 """Log of the mass, of a message whose sum or largest mass is 1, that any count may lack where floating-point numbers end."""
-UNLIMITED = 50.0
+UNLIMITED_TILT = 50.0
 """Tilt of the far probe above which a window counts as unlimited on that side: the mass beyond it is below floating point at this
 tilt. The probe uses the parent's tilt, not the tilt of the whole tree."""
 TOUCHING_DEVIATIONS = 7.0
@@ -557,7 +557,7 @@ def probes_of(child_ptr, tau, parent, variance, floor, least, room, far, pointwi
         roof = room[first:last].min()
         probes[v, 1] = min(near, 0.8 * (roof - tau[v])) if roof > tau[v] else far[v] - tau[v]
         probes[v, 2] = max(far[v] - tau[v], probes[v, 1])
-        if far[v] > UNLIMITED and parent[v] > tau[v]:
+        if far[v] > UNLIMITED_TILT and parent[v] > tau[v]:
             probes[v, 2] = parent[v] - tau[v]
         steepest, certain = -np.inf, -np.inf
         for c in range(first, last):

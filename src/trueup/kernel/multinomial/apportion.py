@@ -56,7 +56,7 @@ def apportioned_mode(weights, trials, weight_sum):
     left, lowest = _apportion(
         values, copies, np.zeros(size, np.int64), trials, cells, weight_sum, seats, rank, tied
     )
-    _expand(weights, bound, seats, tied, left, lowest, counts)
+    _seat_cells(weights, bound, seats, tied, left, lowest, counts)
     return counts
 
 
@@ -89,7 +89,7 @@ def _fill_items(weights, bound, values, copies):
 
 
 @njit(cache=True)
-def _expand(weights, bound, seats, tied, left, lowest, counts):
+def _seat_cells(weights, bound, seats, tied, left, lowest, counts):
     """Give cells the trials of their item, and the remaining trials to tied cells from one end."""
     cells = weights.size
     step, i = (1, 0) if lowest else (-1, cells - 1)

@@ -139,7 +139,7 @@ def _least_tilt(k, tables, ceiling, part, count, order, t):
 
 
 @njit(cache=True)
-def _weigh(k, tables, ceiling, part, count, order):
+def _event_bounds(k, tables, ceiling, part, count, order):
     """Return bounds on the mass of all events, in the order of their multipliers."""
     tilt, log_mass = np.empty(part.size, np.int64), np.empty(part.size)
     t = tables.tilt.size // 2
@@ -210,7 +210,7 @@ def find_events(
     tied = _ties_possible(k, part, count) & (not shuffled)
     parts, counts = np.concatenate([part, part[tied]]), np.concatenate([count, count[tied]])
     orders = np.repeat([order, 1], [part.size, tied.sum()])
-    tilt, log_mass = _weigh(k, tables, total.ceiling, parts, counts, orders)
+    tilt, log_mass = _event_bounds(k, tables, total.ceiling, parts, counts, orders)
     if (chance := log_even(k, shuffled) if uniform else -np.inf) > -np.inf:
         t, bound = _all_zero(k, tables, total.ceiling)
         parts, counts = np.append(parts, -1), np.append(counts, 0)
@@ -276,7 +276,7 @@ def _near_events(
 def _core(k: Integers, tables: Tables, ceiling: Reals, part: Integers, count: Integers, order: int) -> slice:
     """Narrow the range of events, by the bounds on a few hundred of them."""
     some = np.unique(np.linspace(0, part.size - 1, 400).astype(np.int64))
-    _, bound = _weigh(k, tables, ceiling, part[some], count[some], np.full_like(some, order))
+    _, bound = _event_bounds(k, tables, ceiling, part[some], count[some], np.full_like(some, order))
     near = np.flatnonzero(bound > bound.max() - _DROP)
     if some.size < 400 or not np.isfinite(bound).any():
         return slice(0, part.size)

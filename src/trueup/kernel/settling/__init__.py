@@ -33,11 +33,11 @@ import numpy as np
 from trueup.kernel.compiled import njit
 
 UNIT, RATIO = 64, 1.02
-NORMAL = 20.0  # spreads from zero from which on a law is taken as normal
+NORMAL_FROM_DEVIATIONS = 20.0  # spreads from zero from which on a law is taken as normal
 SUMMED_DEVIATIONS = 7.0  # standard deviations on either side over which a law is summed
 MAX_RELATIVE_SPREAD = 1e3  # spread of an estimate, in totals of the parent: wider ones say nothing more
 FIRST_STEPS = 20  # Newton's, for the multipliers
-CLOSE = 1e-3  # standard deviations of a sum by which means may miss it
+MAX_MISS_DEVIATIONS = 1e-3  # standard deviations of a sum by which means may miss it
 WEAK = (
     0.5  # totals of the parent from which on a spread of all its children's estimates is as wide as the total
 )
@@ -104,7 +104,7 @@ def _child_law(counts, weights, prior, a, z, v, price, low, high, u):
     if low >= high:
         return low, 0.0, 0.0, 0.0, low
     s = math.sqrt(v)
-    if z > NORMAL * s + UNIT and low == 0.0 and high > z + SUMMED_DEVIATIONS * s:
+    if z > NORMAL_FROM_DEVIATIONS * s + UNIT and low == 0.0 and high > z + SUMMED_DEVIATIONS * s:
         shift = price + (a - 1.0) / z
         mean = z + v * shift
         if mean > 0.5 * z and mean < 1.5 * z:
@@ -275,7 +275,7 @@ def write_laws(children_of, totals, a, points, prices, steps, u, beyond, laws):
                 skew += third
                 logs += log
                 free += low[c] < min(high[c], beyond * x)
-            if variance <= 0.0 or abs(x - total) < CLOSE * math.sqrt(variance):
+            if variance <= 0.0 or abs(x - total) < MAX_MISS_DEVIATIONS * math.sqrt(variance):
                 break
             if step < steps - 1:
                 limit = 5.0 / max(math.sqrt(variance), 1.0)

@@ -53,7 +53,9 @@ from trueup.kernel.settling.two_way import entries, factorise, matrix_entry, sol
 
 PASSES = 8  # over all sites
 MAX_OPEN_CELLS = 320  # open cells of a parent up to which that is done
-KEPT = 20_000_000  # entries of a parent's children's covariances up to which these are worked with
+MAX_COVARIANCE_ENTRIES = (
+    20_000_000  # entries of a parent's children's covariances up to which these are worked with
+)
 EXACT = 1e-8  # variance of what is known, as a share of the largest
 PARENTS_A_CALL = 16  # parents that are worked on in one compiled call, so that an interruption is heard soon
 TOTALS = 8  # Newton's steps for the multiplier of the totals
@@ -62,8 +64,10 @@ MIN_TOTAL_VARIANCE = 1e-3  # least variance of a total's estimate (counts square
 MIN_VARIANCE_SHARE = 1e-5  # variance of a law beside that of the normal law in it: larger ratios are rounding
 SUMMED_DEVIATIONS = 7.0  # standard deviations on either side over which a law is summed
 MOST_STEPS = 600  # of a sum; no window takes more where all is finite
-SIZES = 8  # powers of four above and below the mean total at which totals are estimated
-UNIT = 64.0  # counts up to which a law is summed one by one; above that in steps of an eighth of its spread
+TOTAL_POWERS_OF_FOUR = 8  # powers of four above and below the mean total at which totals are estimated
+MAX_COUNTS_SUMMED_SINGLY = (
+    64.0  # counts up to which a law is summed one by one; above that in steps of an eighth of its spread
+)
 MAX_MULTIPLIER_STEP = 1.0  # step of a multiplier, and of the log of a concentration
 
 
@@ -118,7 +122,7 @@ def ratio_moments(mean, variance, alpha, beta):
     for _ in range(MOST_STEPS):
         if not x < last:
             break
-        if x < UNIT or stride == 1.0:
+        if x < MAX_COUNTS_SUMMED_SINGLY or stride == 1.0:
             h, weight = 1.0, 1.0
             log = math.log((x + alpha) / (x + beta))
             rise += 1.0 / (x + alpha)
@@ -132,7 +136,7 @@ def ratio_moments(mean, variance, alpha, beta):
         ratio = math.exp(log + h * (mean - x - 0.5 * h) / variance)
         p *= ratio
         x += h
-        if x == UNIT and stride > 1.0:  # half a step before it, half a long one after
+        if x == MAX_COUNTS_SUMMED_SINGLY and stride > 1.0:  # half a step before it, half a long one after
             weight = 0.5 + 0.5 * stride
         k, mass = x - first, p * weight
         total += mass
@@ -287,11 +291,14 @@ def _raised(value, slope, fall, median, spread):
 @njit(cache=True, error_model="numpy")
 def _estimate(bases, gradient, shares, there, sizes, kappa, estimates, precisions):
     """Compute generalised least-squares estimates of the children's totals, given how their cells vary."""
-    weights, precision = np.empty((2 * SIZES + 1, shares.size)), np.zeros(2 * SIZES + 1)
+    weights, precision = (
+        np.empty((2 * TOTAL_POWERS_OF_FOUR + 1, shares.size)),
+        np.zeros(2 * TOTAL_POWERS_OF_FOUR + 1),
+    )
     for c in range(estimates.size):
         base = bases[c % len(bases)]
         k = round(math.log(max(sizes[c], MIN_CHILD_TOTAL) / there) / math.log(4.0))
-        k = min(max(k, -SIZES), SIZES)  # below zero: from the end
+        k = min(max(k, -TOTAL_POWERS_OF_FOUR), TOTAL_POWERS_OF_FOUR)  # below zero: from the end
         if precision[k] == 0.0 or len(bases) > 1:
             size = there * 4.0**k
             found = _total_weights(base, shares, size * shares * (size + kappa) / (1.0 + kappa))
@@ -358,7 +365,7 @@ def _learn_cells(kappa, common, slopes, hyper):
 
 
 @njit(cache=True, error_model="numpy")
-def _take_out(mean, weight, s, left, metric):
+def _subtract_child(mean, weight, s, left, metric):
     """Subtract a child's means from the remaining sums, and add its weighted covariance to the metric."""
     for i in range(left.size):
         left[i] -= mean[i]
@@ -437,7 +444,7 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances,
             _propagate(s[c], means[c], tau[c], nu[c], shares, size, kappa, slopes)
             if step == PASSES:
                 _hold(s[c], means[c], sizes[c], times[c], hyper.far)
-            _take_out(means[c], weights[c], s[c], left, metric)
+            _subtract_child(means[c], weights[c], s[c], left, metric)
         factorise(metric)
         solve_factored(metric, left)
         if step < PASSES:
@@ -478,7 +485,7 @@ def _parents(sums, open_, gradient, q, components, form, first, hyper, out):
         if cells.size == 0:
             found[p, 0], found[p, 1] = hyper.a, hyper.kappa
             continue
-        if cells.size > MAX_OPEN_CELLS or children * cells.size * cells.size > KEPT:
+        if cells.size > MAX_OPEN_CELLS or children * cells.size * cells.size > MAX_COVARIANCE_ENTRIES:
             continue
         table, total = np.empty((children, cells.size)), np.empty(cells.size)
         for i in range(cells.size):

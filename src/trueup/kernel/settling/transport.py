@@ -19,7 +19,7 @@ from trueup.kernel.compiled import copy_line, copy_table, njit
 from trueup.kernel.tree.whole import hashed
 
 SNAP = 1e-7  # a cell this close below a whole number is that number
-GRAIN = 99_991  # costs are whole multiples of 1 / GRAIN: ties are ties whatever the last digits
+COST_DENOMINATOR = 99_991  # costs are whole multiples of 1 / GRAIN: ties are ties whatever the last digits
 NUDGE = 1e-3  # how much of a multiple breaks ties
 FREE = -1  # a sum that is not prescribed
 
@@ -146,7 +146,11 @@ def _balance(cost, supply, demand, taken, price):
             else:
                 high = min(high, cost[i, j] - own[i])
             if cost[i, j] < np.inf:  # at twice what rounding moves a cell by, no other whole number is nearer
-                middle += min(cost[i, j], GRAIN) - own[i] + (GRAIN if taken[i, j] else -GRAIN)
+                middle += (
+                    min(cost[i, j], COST_DENOMINATOR)
+                    - own[i]
+                    + (COST_DENOMINATOR if taken[i, j] else -COST_DENOMINATOR)
+                )
                 open_ += 1
         price[lines + j] = min(max(middle / max(open_, 1), low), high)
     return missing
@@ -200,7 +204,7 @@ def _excess(x, allowed, out, members, price):
         for j in range(members.size):
             k = members[j]
             if allowed[i, k]:
-                p = (price[x.shape[0] + j] - price[i]) / GRAIN
+                p = (price[x.shape[0] + j] - price[i]) / COST_DENOMINATOR
                 best = max(np.rint(x[i, k] + p / 2.0), lowest)
                 total += (out[i, k] - best) * (out[i, k] + best - 2.0 * x[i, k] - p)
     return total
@@ -241,9 +245,9 @@ def _round(x, allowed, first, family, families, row_sums, column_sums, nudge, ou
                     value = x[a + i, members[j]]
                     base = np.floor(value + SNAP)
                     out[a + i, members[j]] = base
-                    up = np.rint(GRAIN * (1.0 - 2.0 * (value - base)))
+                    up = np.rint(COST_DENOMINATOR * (1.0 - 2.0 * (value - base)))
                     if value <= base + SNAP:  # whole already: only if nothing else will do
-                        up = 4.0 * GRAIN * cells * (b - a)
+                        up = 4.0 * COST_DENOMINATOR * cells * (b - a)
                     cost[i, j] = up + NUDGE * nudge[a + i, members[j]]
                     if not allowed[a + i, members[j]]:
                         cost[i, j] = np.inf

@@ -152,7 +152,7 @@ def _by_quantity(draws: NDArray, as_: type = float) -> NDArray:
 def _compared_by_sorting(draws: NDArray, table: Reals) -> tuple[Reals, Reals]:
     """Return R-hat and effective sizes of any numbers."""
     values = _by_quantity(draws)
-    return _compared(values, values.reshape(len(values), -1).argsort(axis=1), table)
+    return _r_hats_and_sizes(values, values.reshape(len(values), -1).argsort(axis=1), table)
 
 
 def _compared_counts(draws: NDArray, table: Reals) -> tuple[Reals, Reals] | None:
@@ -175,7 +175,7 @@ def _variances(draws: Reals) -> tuple[Reals, Reals]:
 
 
 @njit(cache=True, error_model="numpy")
-def _compared(values, order, table):
+def _r_hats_and_sizes(values, order, table):
     """Return R-hat and effective sample size of each quantity `(n, halves, draws)`, given its order and rank scores."""
     n, many = order.shape
     r_hat, ess = np.empty(n), np.empty(n)
@@ -205,7 +205,7 @@ def _compared(values, order, table):
 
 @njit(cache=True, error_model="numpy")
 def _tallied(values, widest, table):
-    """Return the results of `_compared` for whole numbers `(n, halves, draws)` below `widest`."""
+    """Return the results of `_r_hats_and_sizes` for whole numbers `(n, halves, draws)` below `widest`."""
     n, many = len(values), values[0].size
     r_hat, ess, scores = np.empty(n), np.empty(n), np.empty(values.shape[1:])
     tally, away = np.empty(widest, np.int64), np.empty(widest, np.int64)

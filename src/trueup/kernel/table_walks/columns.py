@@ -40,10 +40,10 @@ from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.gibbs_steps import draw_inhabited
 from trueup.kernel.table_walks.place_masses import (
     AT_ONCE,
+    BOUND_TOLERANCE_COUNTS,
     LONGEST,
     NARROW,
     SINGLE,
-    SLACK,
     WIDE,
     message_at,
     sign,
@@ -260,13 +260,15 @@ def _touched(tables, columns, room, level, at):
             change[at] = change[i]
             room.spot[at, 0], room.spot[at, 1] = tables.start[r] + g, tables.groups[r]
             room.law[at, 0], room.law[at, 1] = tables.slope[r], tables.curve[r]
-            room.law[at, 2] = tables.reach[r] + SLACK if tables.bound[r] == 0 else -2.0 + tables.bound[r]
+            room.law[at, 2] = (
+                tables.reach[r] + BOUND_TOLERANCE_COUNTS if tables.bound[r] == 0 else -2.0 + tables.bound[r]
+            )
             at += 1
     return at
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _at(masses, size, left):
+def _position_of_mass(masses, size, left):
     """Return the position at which cumulative masses exceed `left`, or -1 if all masses are zero."""
     last = -1
     for i in range(size):
@@ -280,7 +282,7 @@ def _at(masses, size, left):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _at_of_narrow(masses, left):
-    """Return `_at` of `NARROW` masses, without branches that depend on random numbers."""
+    """Return `_position_of_mass` of `NARROW` masses, without branches that depend on random numbers."""
     one = (masses[0] + masses[1]) + (masses[2] + masses[3])
     two = one + ((masses[4] + masses[5]) + (masses[6] + masses[7]))
     three = two + ((masses[8] + masses[9]) + (masses[10] + masses[11]))
@@ -461,7 +463,7 @@ def _descend(rng, places, work, room, mirrored):
         total += masses[i]
     if mirrored:
         u = 1.0 - _rank(u, masses, -ends[0, 0], WIDE)
-    at = _at(masses, WIDE, u * total)
+    at = _position_of_mass(masses, WIDE, u * total)
     if at < 0:
         return False
     steps[0] = ends[0, 0] + at
@@ -496,7 +498,7 @@ def _step(rng, places, work, room, c, after, left, mirrored, width):
         at = _at_of_narrow(masses, u * total)
         if masses[at] > 0.0:
             return at
-    return _at(masses, width, u * total)
+    return _position_of_mass(masses, width, u * total)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)

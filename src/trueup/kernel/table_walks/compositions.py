@@ -169,7 +169,7 @@ def _density(places, state, room, hyper, what, level, which, log):
 
 
 @njit(cache=True, error_model="numpy")
-def _slice(rng, places, state, room, hyper, what, level, which, value):
+def _slice_sample(rng, places, state, room, hyper, what, level, which, value):
     """Draw one positive number by slice sampling of its log; keep it if its density is undefined."""
     log = math.log(value)
     floor = _density(places, state, room, hyper, what, level, which, log) + math.log(1.0 - rng.random())
@@ -196,10 +196,10 @@ def _learn(rng, places, state, open_, room, hyper, level):
     """Draw the concentrations of a level, and their common median."""
     held, apart, wide = 1.0 / hyper.kappa_spread**2, 1.0 / hyper.cell_spread**2, 0.0
     mean = held * math.log(hyper.kappa)
-    state.a[level] = _slice(rng, places, state, room, hyper, TOTALS, level, 0, state.a[level])
+    state.a[level] = _slice_sample(rng, places, state, room, hyper, TOTALS, level, 0, state.a[level])
     for j in range(open_.size):
         if open_[j] > 0.0:
-            state.kappa[level, j] = _slice(
+            state.kappa[level, j] = _slice_sample(
                 rng, places, state, room, hyper, CELL, level, j, state.kappa[level, j]
             )
             mean += apart * math.log(state.kappa[level, j])
@@ -212,7 +212,7 @@ def _draw_slopes(rng, places, state, room, hyper):
     """Draw the slopes of the covariates, and update the weights of parts."""
     for k in range(state.slope.size):
         given = math.exp(state.slope[k])
-        state.slope[k] = math.log(_slice(rng, places, state, room, hyper, SLOPE, 0, k, given))
+        state.slope[k] = math.log(_slice_sample(rng, places, state, room, hyper, SLOPE, 0, k, given))
         weigh_parts(places, state)
 
 
@@ -220,7 +220,7 @@ def _draw_slopes(rng, places, state, room, hyper):
 def _scale(rng, places, state, open_, room, hyper):
     """Scale the lowest level's concentrations and sizes by a common random factor."""
     last = places.level_ptr.size - 2
-    factor = _slice(rng, places, state, room, hyper, SCALE, last, 0, 1.0)
+    factor = _slice_sample(rng, places, state, room, hyper, SCALE, last, 0, 1.0)
     state.common[last] *= factor
     for i in range(state.size.size):
         state.size[i] = min(state.size[i] * factor, LARGEST_SIZE)

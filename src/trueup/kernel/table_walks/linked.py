@@ -188,7 +188,7 @@ def _inside(moves, state, v, m, t):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _own(places, moves, pool_of, state, v, m, t):
+def _log_prior_change(places, moves, pool_of, state, v, m, t):
     """Return the change of leaf v's log prior when its table moves by t along move m; no column may fall below zero."""
     levels = places.level_ptr.size - 2
     node = places.level_ptr[levels] + v
@@ -282,7 +282,7 @@ def _gain(places, values, moves, pool_of, state, v, w, m, t, stop):
         u, by = (w, -t) if side else (v, t)
         if not _inside(moves, state, u, m, by):
             return -np.inf
-        total += _own(places, moves, pool_of, state, u, m, by)
+        total += _log_prior_change(places, moves, pool_of, state, u, m, by)
         total += _path(places, values, moves, state, u, m, by, stop)
     return total
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.linked import MIN_MASS, meeting_level, partner, rise
 
-ALONE = 0.5
+ALONE_PROBABILITY = 0.5
 """Probability that a place is drawn alone as well."""
 OVER = 0.9
 """Correlation, negative, of normal deviates with those that were there: steps go beyond the mean more often than not."""
@@ -440,7 +440,7 @@ def _all_places(rng, places, values, forms, pool_of, state, laws, width, steps, 
         for _ in range(steps[v]):
             w = partner(rng, places, v)
             for alone in range(int(w < 0), 2):
-                if alone and w >= 0 and rng.random() >= ALONE:
+                if alone and w >= 0 and rng.random() >= ALONE_PROBABILITY:
                     break
                 other = -1 if alone else w
                 stop = 0 if alone else meeting_level(places, v, w)

@@ -93,7 +93,7 @@ def metropolis_walk(rng, rows, moves, box, tuning, x, count, thin):
         left = thin * moves.active.size
         while left > 0:
             batch = propose(rng, moves, tuning.turns, tuning.chances, min(left, BATCH))
-            paths = _paths(rows, tuning.spans, batch, delta)
+            paths = _changes_of_rows(rows, tuning.spans, batch, delta)
             _follow(rng.random((batch.used.size, 4)), rows, box, batch, paths, x, y, tally)
             left -= batch.used.size
         tables[draw] = x
@@ -107,7 +107,7 @@ def survey(rng, rows, moves, fixed, tries):
     for pattern in range(moves.kinds.size):
         only = (np.arange(moves.kinds.size) >= pattern).astype(np.float64)
         batch = propose(rng, moves, moves.active, only, tries)
-        paths = _paths(rows, ones, batch, delta)
+        paths = _changes_of_rows(rows, ones, batch, delta)
         for k in range(tries):
             keeps = batch.used[k] > 0
             for i in range(paths.many[k]):
@@ -117,7 +117,7 @@ def survey(rng, rows, moves, fixed, tries):
 
 
 @njit(cache=True, error_model="numpy")
-def _paths(rows, spans, batch, delta):
+def _changes_of_rows(rows, spans, batch, delta):
     """Compute the rows that moves change, using `delta` `(r,)` as scratch."""
     start, row, coefficient, factors = rows.start, rows.row, rows.coefficient, rows.factors
     stiff = 0.5 * factors[:, SLOPE] ** 2 + 2 * factors[:, CURVE]

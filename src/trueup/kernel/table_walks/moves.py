@@ -130,7 +130,7 @@ def enumerate_fibre(matrix: Any, low: Reals, high: Reals, box: tuple[Reals, Real
         return None
     dense = matrix.toarray()
     # What the cells not yet set can still add to each row, at least and at most.
-    least, greatest = _ends(dense, bottom, top)
+    least, greatest = _interval_products(dense, bottom, top)
     least, greatest = (np.cumsum(part[:, ::-1], axis=1)[:, ::-1] for part in (least, greatest))
     tables, reached = np.zeros((1, 0), np.int64), np.zeros((1, len(dense)))
     for cell in range(len(bottom)):
@@ -149,7 +149,7 @@ def enumerate_fibre(matrix: Any, low: Reals, high: Reals, box: tuple[Reals, Real
     return tables
 
 
-def _ends(dense: Reals, bottom: Reals, top: Reals) -> tuple[Reals, Reals]:
+def _interval_products(dense: Reals, bottom: Reals, top: Reals) -> tuple[Reals, Reals]:
     one, other = dense * bottom, dense * top
     return np.minimum(one, other), np.maximum(one, other)
 

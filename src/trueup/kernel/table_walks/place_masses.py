@@ -18,7 +18,7 @@ import numpy as np
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.weights import parts
 
-SLACK = 1e-6
+BOUND_TOLERANCE_COUNTS = 1e-6
 HUGE = 1e280
 """Sums of masses that are multiplied up; where they are larger, logs are added."""
 SINGLE = 1
@@ -234,7 +234,7 @@ def _exp(x):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _normal_noise(gap, room, level, row, low, bend):
+def _normal_mass_ratio(gap, room, level, row, low, bend):
     """Return the first ratio of successive masses of normal noise.
 
     `bend` is half the second difference of the log mass: of one direction all places' are alike.
@@ -249,7 +249,7 @@ def _normal_noise(gap, room, level, row, low, bend):
 def _normal_noises(gap, room, level, bend):
     """Write the first ratios of normal noise at all lowest places.
 
-    `_normal_noise` gives one of these times that of a window's first step, which `room.begun` holds from the last one on.
+    `_normal_mass_ratio` gives one of these times that of a window's first step, which `room.begun` holds from the last one on.
     """
     leans = room.leans
     leans[:] = 0.0
@@ -295,7 +295,11 @@ def _log_noise(gap, room, level, row, stride, low, logs):
             y = d + far * (low + i)
             away = abs(y)
             if reach < 0.0:  # -1 a lower bound, -3 an upper one
-                logs[i] = logs[i] if (y >= -SLACK if reach == -1.0 else y <= SLACK) else -np.inf
+                logs[i] = (
+                    logs[i]
+                    if (y >= -BOUND_TOLERANCE_COUNTS if reach == -1.0 else y <= BOUND_TOLERANCE_COUNTS)
+                    else -np.inf
+                )
             else:
                 logs[i] = logs[i] - (slope + curve * away) * away if away <= reach else -np.inf
 
@@ -445,7 +449,7 @@ def weigh_places(rng, places, tables, moves, state, work, columns, stride, level
         elif level == last:
             ratio = room.leans[row] * room.begun[-low]
         else:
-            ratio = _normal_noise(state.gap, room, level, row, low, bend)
+            ratio = _normal_mass_ratio(state.gap, room, level, row, low, bend)
         if level == last and ratio > 0.0:
             room.ratios[size] = 0.0
             _cumulate_narrow(room.ratios, ratio, curve, masses)

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.gibbs_steps import TINY
-from trueup.kernel.table_walks.place_masses import AT_ONCE, SLACK, log_prior_of_total
+from trueup.kernel.table_walks.place_masses import AT_ONCE, BOUND_TOLERANCE_COUNTS, log_prior_of_total
 
 NEWTON_STEPS = 2
 """Newton steps towards a mode; the mode of a proposal need not be exact."""
@@ -221,9 +221,13 @@ def change(tables, rates, row, j, by):
 def _log_mass(tables, r, y):
     """Return the log mass of the noise at a difference."""
     if tables.bound[r] != 0:
-        return 0.0 if tables.bound[r] * y >= -SLACK else -np.inf
+        return 0.0 if tables.bound[r] * y >= -BOUND_TOLERANCE_COUNTS else -np.inf
     away = abs(y)
-    return -(tables.slope[r] + tables.curve[r] * away) * away if away <= tables.reach[r] + SLACK else -np.inf
+    return (
+        -(tables.slope[r] + tables.curve[r] * away) * away
+        if away <= tables.reach[r] + BOUND_TOLERANCE_COUNTS
+        else -np.inf
+    )
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)

@@ -94,7 +94,7 @@ Reals = NDArray[np.float64]
 Columns = dict[str, NDArray]
 
 
-GROUPS = 1 << 10
+GROUPS_EVALUATED_AT_ONCE = 1 << 10
 """Groups of marginals that are asked at a time."""
 
 
@@ -186,7 +186,7 @@ class Marginals:
 
     def _blockwise(self, each: Callable[[_Block], NDArray]) -> NDArray:
         """Evaluate groups in blocks, to limit memory."""
-        edges = np.append(np.arange(0, len(self.offset), GROUPS), len(self.offset))
+        edges = np.append(np.arange(0, len(self.offset), GROUPS_EVALUATED_AT_ONCE), len(self.offset))
         found = [each(_Block.of(self, int(first), int(last))) for first, last in pairwise(edges)]
         return np.concatenate(found) if found else np.zeros(0)
 

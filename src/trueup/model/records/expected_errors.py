@@ -22,7 +22,7 @@ CONFIDENCES = (50, 80, 90, 95, 99)
 """Percentages at which margins of error are kept."""
 MIN_CLASS_ERRORS = 100
 """Simulated errors that a class needs; with fewer it is joined with its neighbour."""
-COARSE = 5
+COARSE_MARGIN_COUNTS = 5
 """Margins below are the least whole ones that reach their percentage: one count less would fall far short."""
 
 CERTAIN, UNCERTAIN = 0.1, 90
@@ -114,7 +114,7 @@ def reached_margin(size: NDArray, share: float) -> float:
 def whole_margin(size: NDArray, share: float) -> int:
     """Return the margin of error from ordered absolute whole errors (e,).
 
-    The least that reaches the share; from `COARSE` on the one below it where that is nearer to the share and misses
+    The least that reaches the share; from `COARSE_MARGIN_COUNTS` on the one below it where that is nearer to the share and misses
     it by at most a fifth of the remainder (88 % for 90 %).
 
     Examples
@@ -124,7 +124,7 @@ def whole_margin(size: NDArray, share: float) -> int:
     (6, 7)
     """
     least = int(reached_margin(size, share))
-    if least <= COARSE:
+    if least <= COARSE_MARGIN_COUNTS:
         return least
     below, at = (np.searchsorted(size, m, side="right") / len(size) for m in (least - 1, least))
     return least - int(share - below < min(at - share, (1 - share) / 5))

@@ -34,7 +34,7 @@ from trueup.model.spec import Spec
 from trueup.model.statements import limited_sentence
 from trueup.model.tables import named_columns, probability_of
 
-PIECE = 1 << 21
+DRAWS_DESCRIBED_AT_ONCE = 1 << 21
 """Draws of counts that are described at a time."""
 RANKED_COUNTS = 1 << 25
 """Draws of counts in all, above which Monte Carlo errors come from means of batches, without ranks."""
@@ -241,7 +241,7 @@ class Posterior(Tabled):
     def _in_pieces(self, margin: Margin) -> Iterator[NDArray]:
         """Yield draws of a margin in pieces, to limit memory."""
         cells, (chains, draws, n) = self.cells, self.draws.shape
-        places = max(1, PIECE // max(chains * draws * (n // cells.shape[0]), 1))
+        places = max(1, DRAWS_DESCRIBED_AT_ONCE // max(chains * draws * (n // cells.shape[0]), 1))
         if (
             cells.is_family
             or margin.where

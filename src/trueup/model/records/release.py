@@ -252,7 +252,7 @@ def unreadable_tables(release: Release) -> Iterator[str]:
         counts, errors = release.sums(margin), release.margin_of_error(margin)
         if errors is not None and counts.size:
             exceeded = (errors > counts) & (errors > counts.mean())
-            yield from _sentence(str(margin), float(exceeded.mean()), "")
+            yield from _large_error_sentences(str(margin), float(exceeded.mean()), "")
 
 
 def unreadable_forecast(expected: ExpectedErrors | None, cells: Cells, units: int) -> Iterator[str]:
@@ -264,12 +264,12 @@ def unreadable_forecast(expected: ExpectedErrors | None, cells: Cells, units: in
         middles = [(max(c.lowest, 1) * end) ** 0.5 if end > 1 else 0.0 for c, end in zip(classes, ends)]
         exceeded = [c.margin(90) > max(m, mean) for c, m in zip(classes, [*middles, classes[-1].lowest])]
         times = [c.simulated or 1 for c in classes]
-        yield from _sentence(
+        yield from _large_error_sentences(
             str(margin), float(np.average(exceeded, weights=times)), " in made-up populations"
         )
 
 
-def _sentence(table: str, share: float, whose: str) -> Iterator[str]:
+def _large_error_sentences(table: str, share: float, whose: str) -> Iterator[str]:
     if share > MOST:
         read = "no number and no order" if share >= NEARLY_ALL else "neither most numbers nor their order"
         yield (

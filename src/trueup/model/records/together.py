@@ -79,11 +79,11 @@ def read_with_rules(
     measured = read_together(several)
     if isinstance(spec, Constraints):
         return measured, spec, None
-    problems = [measured.by(spec)] if spec else _distinct(each.by(None) for each in several)
+    problems = [measured.by(spec)] if spec else _distinct_problems(each.by(None) for each in several)
     return measured, rules_together(problems, measured), problems[0]
 
 
-def _distinct(problems: Iterable[Problem]) -> list[Problem]:
+def _distinct_problems(problems: Iterable[Problem]) -> list[Problem]:
     """Return the first problem of each spec."""
     found: list[Problem] = []
     for problem in problems:

@@ -44,7 +44,7 @@ from trueup.noise.lattice.choice import (
 from trueup.noise.lattice.integer import composition, free, integer_table
 from trueup.noise.law import Words
 
-LARGEST_WALK = 2000
+MAX_WALK_DIMENSIONS = 2000
 """Most dimensions of Klein's walk: its matrices then take some hundred megabytes."""
 MOST_KINDS = 500
 """Kinds of cells, each with invariants of its own, up to which a piece's basis is reduced."""
@@ -133,8 +133,8 @@ def rounding_of(steps: Any, epsilon: float, tries: float) -> float:
 def unwalkable(pieces: Sequence[Piece]) -> str:
     """Return the limit that a walk on all pieces together exceeds; empty if none."""
     dimension = sum(piece.dimension for piece in pieces)
-    if dimension > LARGEST_WALK:
-        return f"a walk in {dimension:,} dimensions, at most {LARGEST_WALK:,}"
+    if dimension > MAX_WALK_DIMENSIONS:
+        return f"a walk in {dimension:,} dimensions, at most {MAX_WALK_DIMENSIONS:,}"
     kinds = max((int(p.aggregates.max()) + 1 for p in pieces if p.kind in ("general", "grid")), default=0)
     return (
         f"a reduced basis of {kinds:,} kinds of cells, at most {MOST_KINDS:,}" if kinds > MOST_KINDS else ""
@@ -156,7 +156,7 @@ def _tries(norms: np.ndarray, sigma: float) -> float:
     return float(np.exp(min(np.log(sums).sum(), 700)))
 
 
-FEW_TRIES = 8
+MAX_TRIES_WITHOUT_BASIS = 8
 """Tries of free cells up to which no basis is looked for."""
 MAX_SECONDS = 60.0
 """Expected seconds for one vector beyond which a sampler is refused, unless the caller allows more."""
@@ -249,7 +249,7 @@ def _options(law, piece: Piece, factors: tuple[Fraction, ...]):
             lambda: integer_table(piece, only),
         )
     by_cells = free(piece, factors, "laplace" if laplace else "gaussian")
-    if laplace and alike and piece.kind == "general" and by_cells.tries > FEW_TRIES:
+    if laplace and alike and piece.kind == "general" and by_cells.tries > MAX_TRIES_WITHOUT_BASIS:
         by_basis = in_basis(piece, only)
         if by_basis is not None and by_basis.seconds < by_cells.seconds:
             yield "basis", lambda: by_basis
@@ -260,7 +260,7 @@ def _options(law, piece: Piece, factors: tuple[Fraction, ...]):
 
 MOST_DIMENSIONS = 8
 """Dimensions beyond which no rates are looked for: there are as many linear programs as signs."""
-PARTS = 8
+RATE_DENOMINATOR = 8
 """Rates are whole numbers of this part of one."""
 _DENOMINATOR = 2**20
 
@@ -299,7 +299,7 @@ def proved_rates(basis: NDArray[np.int64]) -> NDArray[np.int64]:
 
     d, n = basis.shape
     norms = np.abs(basis).sum(axis=1)
-    least = PARTS * norms
+    least = RATE_DENOMINATOR * norms
     for rest in product((1, -1), repeat=d - 1):
         signed = np.array([1, *rest])[:, None] * basis
         found = linprog(
@@ -311,7 +311,7 @@ def proved_rates(basis: NDArray[np.int64]) -> NDArray[np.int64]:
         if found.x is None:
             return np.zeros(d, np.int64)
         y = np.rint(np.clip(found.x[:n], -1, 1) * _DENOMINATOR).astype(np.int64)
-        least = np.minimum(least, PARTS * (signed @ y) // _DENOMINATOR)
+        least = np.minimum(least, RATE_DENOMINATOR * (signed @ y) // _DENOMINATOR)
     return np.maximum(least, 0)
 
 
@@ -319,11 +319,11 @@ def in_basis(piece: Piece, epsilon: Fraction) -> Choice | None:
     """Return the sampler of a low-dimensional piece by coordinates; None if no rates are proved."""
     if piece.dimension > MOST_DIMENSIONS or not (rates := proved_rates(piece.basis)).all():
         return None
-    own = [Fraction(int(rate), PARTS) * epsilon for rate in rates]
+    own = [Fraction(int(rate), RATE_DENOMINATOR) * epsilon for rate in rates]
     mass = log_mass(piece.invariants, [laplace_factor(epsilon)] * piece.cells.size)
     tries = tries_for(mass - sum(laplace_factor(rate)[0] for rate in own))
-    reach = PARTS * np.abs(piece.basis).sum() * NOISE_REACH_NATS / float(min(own))
-    beyond = too_long(NOISE_REACH_NATS * max(PARTS / float(epsilon), 2 / float(min(own))))
+    reach = RATE_DENOMINATOR * np.abs(piece.basis).sum() * NOISE_REACH_NATS / float(min(own))
+    beyond = too_long(NOISE_REACH_NATS * max(RATE_DENOMINATOR / float(epsilon), 2 / float(min(own))))
     if not beyond and reach > LARGEST_SUM:
         beyond = f"sums up to {reach:.3g}, at most 2^62"
 
@@ -333,8 +333,15 @@ def in_basis(piece: Piece, epsilon: Fraction) -> Choice | None:
         from trueup.noise.samplers import Powers
 
         decisions, laws = Decisions(), sorted(set(own))
-        plan = BasisPlan(piece.basis, rates, PARTS, np.array([laws.index(rate) for rate in own], np.int64))
-        return decisions, plan, laplace_steps(decisions, laws), decisions.coins([Powers(epsilon / PARTS)])
+        plan = BasisPlan(
+            piece.basis, rates, RATE_DENOMINATOR, np.array([laws.index(rate) for rate in own], np.int64)
+        )
+        return (
+            decisions,
+            plan,
+            laplace_steps(decisions, laws),
+            decisions.coins([Powers(epsilon / RATE_DENOMINATOR)]),
+        )
 
     def draw(count: int, words: Words):
         from trueup.kernel.lattice_samplers import run

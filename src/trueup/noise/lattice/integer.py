@@ -35,7 +35,7 @@ LARGEST_AGGREGATE = 16
 """Most cells drawn by their sum: what they save grows with the root of their number, their tables with it."""
 MOST_INVARIANTS = 150
 """Invariants beyond which free cells are not considered: tries grow exponentially with their number."""
-NEVER = 1e9
+MAX_EXPECTED_SECONDS = 1e9
 """Expected seconds for one vector beyond which a sampler is never considered."""
 WIDEST_TABLE = 2**20
 """Largest sigma squared (counts squared) whose law is tabulated."""
@@ -169,7 +169,7 @@ def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
 
     seconds = tries * len(factors) * CELL
     beyond = _too_large(dependent, factors, laplace=laplace)
-    if not beyond and seconds < NEVER:
+    if not beyond and seconds < MAX_EXPECTED_SECONDS:
         beyond = _sum_too_large(matrix, dependent, factors, laplace=laplace)
     return Choice("free", "integer", tries, seconds, draw, beyond=beyond)
 

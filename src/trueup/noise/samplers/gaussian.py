@@ -20,7 +20,7 @@ from trueup.noise.law import Integers, Words
 from trueup.noise.samplers import CHUNK, Interval, Inversion, exp_neg, fetch
 from trueup.noise.samplers.geometric import two_sided_geometric
 
-_LONG_LOOKUP = 2**14
+_LONG_LOOKUP_VARIANCE = 2**14
 
 
 class GaussianTable(Inversion):
@@ -39,7 +39,7 @@ class GaussianTable(Inversion):
         self._tails: dict[int, list[Interval]] = {}
         # P(X >= k) <= exp(-k^2 / (2 sigma2)) < 2^-word_bits as soon as k^2 > 1.4 word_bits sigma2.
         reach = isqrt(int(7 * word_bits * sigma2 / 5)) + 1
-        default = 20 if sigma2 > _LONG_LOOKUP else 16
+        default = 20 if sigma2 > _LONG_LOOKUP_VARIANCE else 16
         super().__init__(
             self._cdf, range(-reach, reach), lookup_bits=lookup_bits or default, word_bits=word_bits
         )
@@ -78,7 +78,7 @@ def _weights(sigma2: Fraction, bits: int) -> tuple[list[Interval], Interval]:
     return weights, Interval(0, rest.hi, bits)
 
 
-_MARGIN = (1 << 13) + 16
+_EXP_ERROR_UNITS = (1 << 13) + 16
 """Error of `_exp`, in units of 2^-32: twice 2^-20 from `x`, a few units from the tables."""
 
 
@@ -100,7 +100,9 @@ class GaussianWide:
         while True:
             y, u = self.envelope.draw(words), int.from_bytes(fetch(words, 4), "little")
             likely = self._exp(min(abs(y), self.furthest), *_lists())
-            if u < likely - _MARGIN or (u <= likely + _MARGIN and self._accepts(y, u, words)):
+            if u < likely - _EXP_ERROR_UNITS or (
+                u <= likely + _EXP_ERROR_UNITS and self._accepts(y, u, words)
+            ):
                 return y
 
     def sample(self, size: int, words: Words) -> Integers:
@@ -117,8 +119,8 @@ class GaussianWide:
         y = self.envelope.sample(count, words)
         u = np.frombuffer(words(4 * count), np.uint32, count).astype(np.int64)
         beyond = u - self._exp(np.minimum(np.abs(y), self.furthest), *_tables())
-        accept = beyond < -_MARGIN
-        for i in np.flatnonzero(np.abs(beyond) <= _MARGIN):
+        accept = beyond < -_EXP_ERROR_UNITS
+        for i in np.flatnonzero(np.abs(beyond) <= _EXP_ERROR_UNITS):
             accept[i] = self._accepts(int(y[i]), int(u[i]), words)
         return y[accept]
 

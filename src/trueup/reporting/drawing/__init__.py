@@ -1,4 +1,4 @@
-"""Blocks of a page: sections of texts, facts, tables, figures and charts, without any markup.
+"""Blocks of a page: sections of texts, facts, tables, figures and charts, without markup.
 
 Each kind of block has the template of its name in `templates/blocks/`. Everything in a chart stands at percentages, so that it
 fits any screen while its text keeps its size, and the style sheet owns the colours. Series differ in shape as well as in colour.
@@ -14,9 +14,9 @@ from typing import ClassVar
 
 from trueup.reporting.drawing.pictures import Figure, PictureAxis, Ridges
 
-SERIES = 6
+MAX_SERIES = 6
 """Most series that can be told apart."""
-WHISKER = 2.0
+WHISKER_ERRORS = 2.0
 """Monte Carlo errors that a whisker reaches to either side."""
 _SPREAD = 0.5  # of the width of a place, over which the series stand side by side
 
@@ -26,7 +26,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Shape:
-    """One place: its outline, its shade, its text, and its keys."""
+    """One place on a map: outline, shade, text and keys."""
 
     path: str
     shade: int
@@ -36,7 +36,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Map:
-    """A map.
+    """A map of places.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Map:
 
 @dataclass(frozen=True)
 class DrawnMarks:
-    """A drawn point: its place across, its value, the ends of its whisker (percent from the left, top)."""
+    """A point as drawn: position, value, and ends of its whisker (percent)."""
 
     x: float
     y: float
@@ -77,7 +77,7 @@ class DrawnMarks:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart.
+    """A chart of several series over named places, with an axis of values.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class Chart:
     reference: tuple[float, str] | None = None
 
     def drawn(self, number: int) -> list[DrawnMarks | None]:
-        """Return the points of a series as drawn, series side by side within a place."""
+        """Return the points of a series as drawn."""
         shift = _SPREAD * ((number + 0.5) / len(self.series) - 0.5)
         width = 100 / len(self.places)
         return [
@@ -120,7 +120,7 @@ class Chart:
         ]
 
     def lines(self, number: int) -> list[tuple[DrawnMarks, DrawnMarks]]:
-        """Return pairs of neighbouring points of a series that are joined."""
+        """Return the pairs of neighbouring points of a series that are joined by lines."""
         found = pairwise(self.drawn(number)) if self.joined else []
         return [(a, b) for a, b in found if a is not None and b is not None]
 
@@ -134,7 +134,10 @@ class Chart:
         return round(100 - self.axis.place(value), 2)
 
     def _drawn(self, x: float, value: float, error: float) -> DrawnMarks:
-        ends = (self.height(value + WHISKER * error), self.height(value - WHISKER * error))
+        ends = (
+            self.height(value + WHISKER_ERRORS * error),
+            self.height(value - WHISKER_ERRORS * error),
+        )
         return DrawnMarks(round(x, 2), self.height(value), *ends)
 
 
@@ -150,7 +153,7 @@ def chart(
     from_zero: bool = True,
     reference: tuple[float, str] | None = None,
 ) -> Chart:
-    """Draw each series over the places; the axis spans all values and their whiskers.
+    """Make a chart of each series over the places.
 
     A series without any point is left out, and the others keep the styles that they have beside it.
 
@@ -161,10 +164,10 @@ def chart(
     (0.0, 2.5, [25.0, 75.0])
     """
     points = [p for row in series.values() for p in row if p is not None and isfinite(p[0])]
-    ends = [value + side * WHISKER * error for value, error in points for side in (-1, 1)]
+    ends = [value + side * WHISKER_ERRORS * error for value, error in points for side in (-1, 1)]
     ends += [0.0] if from_zero else []
     ends += [reference[0]] if reference else []
-    styled = tuple((name, style, tuple(row)) for style, (name, row) in enumerate(series.items()))[:SERIES]
+    styled = tuple((name, style, tuple(row)) for style, (name, row) in enumerate(series.items()))[:MAX_SERIES]
     shown = tuple(line for line in styled if any(point is not None for point in line[2]))
     return Chart(
         message, caption, across, tuple(places), PictureAxis.around(ends, unit), shown, joined, reference
@@ -173,7 +176,7 @@ def chart(
 
 @dataclass(frozen=True, init=False)
 class Text:
-    """A paragraph for each sentence group."""
+    """Paragraphs of text."""
 
     kind: ClassVar[str] = "text"
     paragraphs: tuple[str, ...]
@@ -184,7 +187,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Notice:
-    """A paragraph that must not be overlooked."""
+    """A highlighted paragraph."""
 
     kind: ClassVar[str] = "notice"
     text: str
@@ -192,7 +195,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class FoldedText:
-    """Paragraphs folded under one line: details for interested readers."""
+    """Paragraphs that are folded under one line."""
 
     kind: ClassVar[str] = "fold"
     summary: str
@@ -249,7 +252,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Links:
-    """Files beside the page: path and what each holds."""
+    """Files beside the page, with their contents."""
 
     kind: ClassVar[str] = "links"
     rows: tuple[tuple[str, str], ...]

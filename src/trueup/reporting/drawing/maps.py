@@ -1,4 +1,4 @@
-"""Maps of places by their shapes: read, matched with a level, laid out on a grid, shaded by margins of error.
+"""Maps of places: shapes are read, matched with a level, and shaded by margins of error.
 
 Corners are rounded to a grid one by one: neighbours round a common border to the same points, so that simplified shapes
 still fit together. Points that repeat, or lie between two others on a straight line, are left out.
@@ -63,12 +63,12 @@ class Outlines:
 
     @property
     def unmatched(self) -> str:
-        """Return in a sentence each which places have no shape, and which shapes are of no place; empty if all match."""
+        """Return sentences on places without shapes and shapes without places."""
         said = {"Places without a shape": self.without, "Shapes of no place": self.strays}
-        return " ".join(f"{what}: {_some(names)}." for what, names in said.items() if names)
+        return " ".join(f"{what}: {_abridged_names(names)}." for what, names in said.items() if names)
 
 
-def _some(names: Sequence[str]) -> str:
+def _abridged_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
     return ", ".join(f"'{name}'" for name in names[:MOST_NAMED]) + more
 
@@ -94,7 +94,7 @@ def read_shapes(path: str | Path) -> list[Mapping[str, Any]]:
 def matched(
     cells: Cells, features: Sequence[Mapping[str, Any]]
 ) -> tuple[str, str, dict[int, Mapping[str, Any]]]:
-    """Find the level of the shapes by a property that holds its places' keys, joined or the last key alone.
+    """Find the level of the shapes, by a property that holds the keys of its places.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def _keys(cells: Cells, level: str) -> Iterator[dict[str, int]]:
 
 
 def outlines(cells: Cells, features: Sequence[Mapping[str, Any]]) -> Outlines:
-    """Draw the places that have shapes, as finely as `MAX_OUTLINE_CHARACTERS` characters allow.
+    """Draw the outlines of places within `MAX_OUTLINE_CHARACTERS` characters.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def _rings(geometry: Mapping[str, Any]) -> Iterator[Ring]:
 
 
 def _paths(rings: Mapping[int, Sequence[Ring]], width: int) -> tuple[int, dict[int, str]]:
-    """Return outlines on a grid of a width, and its height; degrees are drawn true to scale at the middle."""
+    """Return outlines on a grid of given width, and the height of the grid."""
     points = np.concatenate([ring for held in rings.values() for ring in held])
     degrees = np.abs(points[:, 0]).max() <= 180 and np.abs(points[:, 1]).max() <= 90
     if degrees:
@@ -184,7 +184,7 @@ def _paths(rings: Mapping[int, Sequence[Ring]], width: int) -> tuple[int, dict[i
 
 
 def _western_end(longitudes: NDArray) -> float:
-    """Return where the widest gap without land ends: a map that begins there is not cut at the 180th meridian.
+    """Return the longitude at the widest gap without land, where the map begins.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def _dot(ring: Ring) -> str:
 
 
 def _path(ring: Ring) -> str:
-    """Return one closed outline on the grid; empty if it is smaller than the grid."""
+    """Return a closed outline on the grid; empty if it is too small."""
     grid = np.rint(ring).astype(int)
     grid = grid[np.r_[True, (np.diff(grid, axis=0) != 0).any(1)]]
     if len(grid) > 2:
@@ -275,7 +275,7 @@ def draw_map(
 
 
 def shaded_by_count(certain: Map, cells: Cells, held: NDArray, unit: str, confidence: str) -> Map:
-    """Draw the places of a map shaded by their counts, a fifth of the places to a shade."""
+    """Draw the places of a map shaded by the fifths of their counts."""
     at = {key: place for place, key in enumerate(cells.tree.labels(certain.level))}
     shown = np.array([at[shape.key] for shape in certain.shapes])
     ends = np.unique(np.quantile(held[shown], [0.2, 0.4, 0.6, 0.8], method="inverted_cdf"))

@@ -1,4 +1,4 @@
-"""Pictures: named rows over one axis of values, laid out here and written as SVG by their template.
+"""Pictures with named rows over one axis of values, written as SVG.
 
 Marks stand at percentages of the axis, so a picture fits any screen while its text keeps its size;
 the style sheet owns the colours, so light, dark and print need no second drawing.
@@ -21,7 +21,7 @@ Shape = Literal["bar", "thin", "join", "tick", "circle", "diamond", "text"]
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark at a value, or from one value to another."""
+    """A mark at a value, or between two values."""
 
     shape: Shape
     at: float
@@ -31,7 +31,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class PictureAxis:
-    """Values from `low` to `high` with their unit.
+    """An axis of values from `low` to `high` with their unit.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class PictureAxis:
 
     @classmethod
     def around(cls, values: Sequence[float], title: str) -> PictureAxis:
-        """Span values by round numbers, four to ten steps apart."""
+        """Return an axis that spans values, from and to round numbers."""
         lowest, highest = min(values), max(values)
         step = _round_step((highest - lowest) or 1.0)
         low, high = step * floor(lowest / step), step * ceil(highest / step)
@@ -66,7 +66,7 @@ class PictureAxis:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture.
+    """A picture with named rows over one axis.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ def before_after(
     message: str,
     caption: str,
 ) -> Figure:
-    """Draw two joined points for each row, or the second alone."""
+    """Draw two joined points for each row, or only the second."""
     axis = PictureAxis.around([0, *(v for pair in values.values() for v in pair if v is not None)], unit)
     rows = tuple((name, _pair(*pair)) for name, pair in values.items())
     return Figure(message, caption, axis, rows, (("diamond", names[0]), ("circle", names[1])))
@@ -132,7 +132,7 @@ def _strip(q05: float, q25: float, q50: float, q75: float, q95: float) -> tuple[
 
 
 def _round_step(span: float) -> float:
-    """Return the largest of 1, 2, 5 x 10^k with at least four steps in the span."""
+    """Return the largest of 1, 2, 5 x 10^k that gives at least four steps."""
     power = 10.0 ** floor(log10(span / 4))
     return power * max(lead for lead in (1, 2, 5) if lead * power <= span / 4)
 
@@ -145,7 +145,7 @@ BINS_OF_DRAWS = 24
 
 @dataclass(frozen=True)
 class Ridge:
-    """One row.
+    """One row of a ridgeline picture.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ class Ridges:
     legend: tuple[tuple[Shape, str], ...]
 
     def outline(self, row: Ridge) -> str:
-        """Return the corners of a curve, in percent of its field."""
+        """Return the corners of a curve, in percent of its row."""
         steps = zip(row.edges[:-1], row.edges[1:], row.heights, strict=True)
         corners = [(x, 100 - 92 * h) for low, high, h in steps for x in (low, high)]
         closed = [(row.edges[0], 100), *corners, (row.edges[-1], 100)]
@@ -196,7 +196,7 @@ class Ridges:
 def steps(
     values: NDArray, masses: NDArray, whole: bool, most: int = MOST_BINS
 ) -> tuple[list[float], list[float]]:
-    """Turn masses of values in order into steps of at most one, leaving out tails of a thousandth.
+    """Combine masses of values in order into at most a given number of steps.
 
     Parameters
     ----------

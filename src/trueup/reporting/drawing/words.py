@@ -1,4 +1,4 @@
-"""Numbers, units and names in the form that readers expect."""
+"""Text of numbers, units and names for readers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def number(value: float) -> str:
 
 
 def numbers(values: NDArray) -> list[str]:
-    """Return a column of numbers with equal decimals, none if all are whole; a dash for missing ones.
+    """Return a column of numbers with equal decimals; a dash for missing ones.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def _decimals(values: NDArray) -> int:
 
 
 def exact(amount: Fraction) -> str:
-    """Return an exact amount as text, with its size (never below it) if it is no whole number.
+    """Return an exact amount as text, with a decimal number rounded up if it is not whole.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def plural(unit: str) -> str:
 
 
 def plain(name: str) -> str:
-    """Return a name of the spec as words."""
+    """Return a name of the spec as readable words."""
     return name.replace("_", " ")
 
 
@@ -123,7 +123,7 @@ def listing(names: Iterable[str]) -> str:
 
 
 def said(value: Any) -> str:
-    """Return a parameter or a statistic as text."""
+    """Return a parameter or a statistic as readable text."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float | np.number):

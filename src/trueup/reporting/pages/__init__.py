@@ -1,1 +1,1 @@
-"""One page for each record."""
+"""One page for each kind of record."""

@@ -1,4 +1,4 @@
-"""The reports of an assessment, pictures first and tables beneath them, and of a planned budget."""
+"""The report pages of an assessment and of a plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trueup.model.spec import Spec
 from trueup.model.toml import amount_text
 from trueup.planning.allocation import Allocation
 from trueup.planning.margins import normal_ratio
-from trueup.reporting.drawing import SERIES, Column, Facts, Notice, Page, Section, Table, Text
+from trueup.reporting.drawing import MAX_SERIES, Column, Facts, Notice, Page, Section, Table, Text
 from trueup.reporting.drawing.pictures import Figure, before_after
 from trueup.reporting.drawing.words import number, plain, plural, said
 from trueup.reporting.sections.assessed_claims import (
@@ -33,7 +33,7 @@ from trueup.version import __version__
 
 
 def plan_page(plan: Allocation, spec: Spec, ledger: Ledger) -> Page:
-    """Lay out the report of a planned budget; nothing was spent, so no ledger is named."""
+    """Return the report page of a plan."""
     unit = plural(spec.table.counts)
     targets = (_targets(plan, unit),) if plan.targets else ()
     return Page(
@@ -119,7 +119,7 @@ def _plan_table(plan: Allocation, unit: str) -> Table:
 
 
 def assessment_page(record: Assessment, spec: Spec, ledger: Ledger) -> Page:
-    """Lay out the report of an assessment; nothing was measured for publication, so no ledger is named."""
+    """Return the report page of an assessment."""
     view = AssessmentView(record, spec)
     return Page(
         record.title,
@@ -170,7 +170,7 @@ def _assessment_facts(record: Assessment) -> tuple[tuple[str, str], ...]:
 
 
 def _truncation(record: Assessment) -> tuple[tuple[str, str], ...]:
-    """Return the row on records that the limit of a unit drops from the totals, before noise; empty without a limit."""
+    """Return the row on records that the limit of a unit leaves out; empty without a limit."""
     if "records dropped" not in record.stats:
         return ()
     most, dropped = record.stats["records of a unit, at most"], record.stats["records dropped"]
@@ -184,7 +184,7 @@ def _truncation(record: Assessment) -> tuple[tuple[str, str], ...]:
 
 
 def _other_bounds(record: Assessment) -> tuple[tuple[str, str], ...]:
-    """Return how many records each bound would drop, in words."""
+    """Return words for how many records each limit would leave out."""
     found = record.stats.get("records that bounds drop")
     if not found:
         return ()
@@ -227,7 +227,7 @@ def _found(record: Assessment) -> Section:
 
 
 def _beyond(flag: Flag) -> float:
-    """Return how far a flag's figure is beyond its limit."""
+    """Return by how much a flag's figure exceeds its limit."""
     return abs(flag.value) - flag.limit if flag.what == "bias" else flag.limit - flag.value
 
 
@@ -242,10 +242,10 @@ def _methods(view: AssessmentView) -> Section:
 
 
 def _not_drawn(view: AssessmentView) -> tuple[str, ...]:
-    """Name the counts that are in the tables but in no chart."""
+    """Return words for the counts that are in tables but in no chart."""
     found = []
-    if len(view.names) > SERIES:
-        found.append(f"Charts show the first {SERIES} methods; the tables hold all.")
+    if len(view.names) > MAX_SERIES:
+        found.append(f"Charts show the first {MAX_SERIES} methods; the tables hold all.")
     if len(view.drawn) < len(view.record.levels):
         found.append(
             "Charts show totals and the finest table; the others are in the tables and in summary.parquet."

@@ -1,4 +1,4 @@
-"""The report of a release by parts, a summary without single counts, and that of counts fitted to tables of somebody else."""
+"""The report pages of a release by parts and of counts fitted to tables that others published."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _published_table(release: Release, margin: Margin, unit: str) -> Table:
 
 
 def _published(measurements: Measurements, margin: Margin, at: slice, unit: str) -> list[Column]:
-    """Return the column of what was published of some groups, if anything was."""
+    """Return the column of published values of some groups, if there are any."""
     shown = measurements.shown(margin)
     hidden = np.ma.getmaskarray(shown)
     if hidden.all():

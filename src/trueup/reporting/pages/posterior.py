@@ -1,4 +1,4 @@
-"""The report of a posterior: possible true counts in pictures, then in tables."""
+"""The report page of a posterior: pictures of possible true counts, then tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trueup.version import __version__
 def posterior_page(
     posterior: Posterior, spec: Spec, ledger: Ledger, areas: Mapping[str, NDArray] | None = None
 ) -> Page:
-    """Lay out the report of a posterior; it is made from public records, so no ledger is named."""
+    """Return the report page of a posterior."""
     unit = plural(spec.table.counts)
     published = hasattr(spec, "published")  # a spec of tables that somebody else published
     view = PosteriorView(posterior, unit, published=published)
@@ -78,7 +78,7 @@ _ASSUMED = {
 
 
 def _assumed(posterior: Posterior) -> str:
-    """Return the words for the assumed prior; its parameters appear in the section on how the page was made."""
+    """Return words for the assumed prior."""
     given = posterior.method.get("prior")
     name = "flat" if given is None else str(dict(given)["name"])
     return _ASSUMED.get(name, posterior.prior.removeprefix("the "))
@@ -98,7 +98,7 @@ _PERTURBED = (
 
 
 def _reading(posterior: Posterior, *, perturbed: bool) -> Section:
-    """Return the section on how to read the page; no privacy is claimed for tables that others perturbed."""
+    """Return the section on how to read the page."""
     first, last = _PERTURBED if perturbed else _NOISY
     return Section(
         "reading",
@@ -119,7 +119,7 @@ def _reading(posterior: Posterior, *, perturbed: bool) -> Section:
 
 
 def _making(posterior: Posterior, spec: Spec) -> Section:
-    """Return the section on method, parameters, cautions about the computation, and the digest of its source."""
+    """Return the section on method, parameters, cautions, and the digest of the source."""
     parameters = [
         (plain(k).capitalize(), said(v)) for k, v in sorted(posterior.method.items()) if k != "method"
     ]
@@ -175,7 +175,7 @@ def _words(posterior: Posterior, *, published: bool) -> Section:
 
 
 def tables(posterior: Posterior, unit: str, *, published: bool = False) -> Section:
-    """Return a summary of every count, one table per margin."""
+    """Return a summary table of every margin."""
     margins = list(dict.fromkeys([*posterior.drawn.marginals, *posterior.cells.finest_tables]))
     text = Text(
         "Mean, standard deviation, median and interval of every true count, the probability of the interval itself, "
@@ -232,7 +232,7 @@ def _published(
 
 
 def ratios(posterior: Posterior, noisy: str = "noisy count") -> Section | None:
-    """Return the ratios that the spec asks for, beside their Fieller sets."""
+    """Return the ratios of the spec with their Fieller sets."""
     if not posterior.ratios:
         return None
     columns = posterior.ratio_summary()

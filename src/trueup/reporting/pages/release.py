@@ -37,7 +37,7 @@ from trueup.reporting.sections.results import released_results
 def release_page(
     release: Release, spec: Spec, ledger: Ledger, level: float | str = "90%", shapes: str | Path | None = None
 ) -> Page:
-    """Lay out the report of a release; for one that came in many parts, a summary without its single counts."""
+    """Return the report page of a release."""
     if release.parts > 1:
         from trueup.io.bundle.read import StoredRelease
         from trueup.reporting.pages.other_releases import parts_page  # it reads bundles
@@ -80,7 +80,7 @@ def release_page(
 
 
 def refuse_map(shapes: object) -> None:
-    """Refuse shapes for a page that shows no single counts."""
+    """Refuse shapes for a page without single counts."""
     if shapes is not None:
         raise SpecError(
             "shapes of places are given for a release in several parts",
@@ -197,7 +197,7 @@ _NAMES = ("Smallest", "5 % quantile", "25 % quantile", "Median", "75 % quantile"
 
 
 def adjustments(release: Release, unit: str) -> Section:
-    """Show how far released counts lie from the noisy counts they were made from."""
+    """Show how far released counts are from the noisy counts."""
     heading = "What reconciliation changed"
     changes = _changes(release)
     if not changes:
@@ -212,7 +212,7 @@ def adjustments(release: Release, unit: str) -> Section:
 
 
 def _kept_rules(release: Release) -> str:
-    """Return the sentence on the other rules that were kept; continuous methods and negative counts keep fewer."""
+    """Return the sentence on the other rules that were kept."""
     facts = {"whole": release.checks.get("whole numbers"), "not negative": (release.counts >= 0).all()}
     kept = " and ".join(name for name, holds in facts.items() if holds)
     return f" and keep them {kept}," if kept else ""

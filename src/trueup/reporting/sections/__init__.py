@@ -1,1 +1,1 @@
-"""The sections that pages are made of."""
+"""The sections of report pages."""

@@ -1,4 +1,4 @@
-"""Sections of an assessment's report on uses of counts: intervals, fairness, decisions, comparison."""
+"""Sections of an assessment's report on intervals, fairness, decisions and comparisons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_PLOTTED_GROUPS = 12
 
 
 def coverage(view: AssessmentView) -> Section | None:
-    """Show how often intervals hold the true count; return None if no rule has any."""
+    """Show how often intervals contain the true count; return None without interval rules."""
     charts = [
         drawn
         for rule, claim in view.record.intervals.items()
@@ -78,7 +78,7 @@ def _lengths(view: AssessmentView) -> Table:
 
 
 def fairness(view: AssessmentView) -> Section | None:
-    """Compare groups that have the same claim to accuracy; return None if there are none."""
+    """Compare groups that should have the same accuracy; return None if there are none."""
     rows = view.record.rows(budget=view.budget.label)
     kinds = dict.fromkeys((str(level), str(by)) for level, by in zip(rows["level"], rows["by"]))
     groups = [(level, by) for level, by in kinds if by not in ("level", "size")]
@@ -140,7 +140,7 @@ def _dispersion(view: AssessmentView) -> Table:
 
 
 def decisions(view: AssessmentView) -> Section | None:
-    """Show how often counts are on the wrong side of a threshold, and ranks wrong; return None if neither is known."""
+    """Show how often thresholds and ranks are decided wrongly; return None if neither is known."""
     sides = view.record.rows(statistic="wrong side", by="level")
     ranks = view.record.rows(statistic="wrong rank", by="level")
     tables = []
@@ -170,7 +170,7 @@ def _share_table(view: AssessmentView, caption: str, rows: Columns, about: str) 
 
 
 def additivity(view: AssessmentView) -> Section | None:
-    """Show by size how far published parts miss their counts; return None if it was not computed."""
+    """Show by how much published parts differ from their sums; return None if that was not computed."""
     rows = view.record.rows(statistic="missed by parts", by="size")
     if not len(rows["value"]):
         return None
@@ -214,7 +214,7 @@ def errors_of_ratios(view: AssessmentView) -> Section | None:
 
 
 def differences(view: AssessmentView) -> Section | None:
-    """Compare every method with the first on the same noise; return None if there is one method."""
+    """Compare every method with the first on the same noise; return None for a single method."""
     if len(view.names) < 2:
         return None
     parts = [

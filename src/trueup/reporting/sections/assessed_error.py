@@ -1,4 +1,4 @@
-"""Sections of an assessment's report on bias and error: by true size, by table, by budget."""
+"""Sections of an assessment's report on bias and error, by true size, table and budget."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from trueup.digits import error_digit
 from trueup.model.cells import Margin
 from trueup.model.records.assessment import Assessment, Budget, Columns
 from trueup.model.spec import Spec
-from trueup.reporting.drawing import WHISKER, Block, Chart, Column, Point, Section, Table, Text, chart
+from trueup.reporting.drawing import (
+    WHISKER_ERRORS,
+    Block,
+    Chart,
+    Column,
+    Point,
+    Section,
+    Table,
+    Text,
+    chart,
+)
 from trueup.reporting.drawing.pictures import strips
 from trueup.reporting.drawing.words import number, plain, plural, table_name
 
@@ -18,7 +28,7 @@ _QUANTILES = tuple(f"quantile {p:g} of the error" for p in (0.05, 0.25, 0.5, 0.7
 
 
 def by_size(view: AssessmentView) -> Section:
-    """Show bias and error by size of the true count, table by table."""
+    """Show bias and error by size of the true count, for each table."""
     blocks: list[Block] = [
         Text(
             "Small and large counts fare differently. A method that keeps counts from falling below zero can only "
@@ -59,7 +69,7 @@ def _size_charts(view: AssessmentView, margin: Margin) -> Iterator[Chart]:
 
 
 def by_level(view: AssessmentView) -> Section:
-    """Compare the error of the tables with each other."""
+    """Compare the errors of the tables."""
     levels = [str(m) for m in view.drawn]
     found = [view.points("rmse", by="level", level=level, units=["all"]) for level in levels]
     series = {name: [row[name][0] for row in found] for name in view.names}
@@ -128,7 +138,7 @@ def residuals(view: AssessmentView) -> Section:
 
 
 def budgets(view: AssessmentView) -> Section | None:
-    """Show the effect of a larger budget; return None if there is one budget."""
+    """Show the effect of a larger budget; return None for a single budget."""
     budgets = sorted(view.record.budgets, key=lambda b: b.scale)
     if len(budgets) < 2:
         return None
@@ -159,14 +169,14 @@ def _budget_chart(
 
 
 WHISKERS = (
-    f"Thin upright lines reach {WHISKER:g} Monte Carlo errors to either side; where none is seen it is smaller than "
+    f"Thin upright lines reach {WHISKER_ERRORS:g} Monte Carlo errors to either side; where none is seen it is smaller than "
     "the mark."
 )
 """Explanation of the lines through the marks."""
 
 
 class AssessmentView:
-    """A record at one budget, the one nearest to the spec's own."""
+    """An assessment at one budget, the one nearest to the spec's own."""
 
     def __init__(self, record: Assessment, spec: Spec) -> None:
         self.record, self.unit = record, plural(spec.table.counts)
@@ -186,7 +196,7 @@ class AssessmentView:
         return {(str(m), str(u)): (float(v), float(e)) for m, u, v, e in values}
 
     def classes(self, by: str, level: str) -> dict[str, int]:
-        """Return names of the classes of a level, and how many counts each holds."""
+        """Return the names of a level's classes, with their numbers of counts."""
         rows = self.record.rows(
             statistic="bias", by=by, level=level, budget=self.budget.label, method=self.names[0]
         )
@@ -194,7 +204,7 @@ class AssessmentView:
 
     @property
     def drawn(self) -> list[Margin]:
-        """Return the tables that charts show: totals of every level, and the finest."""
+        """Return the tables that charts show: level totals, and the finest table."""
         finest = self.record.levels[-1]
         return [m for m in self.record.levels if not m.attributes or m == finest]
 
@@ -204,22 +214,22 @@ class AssessmentView:
 
     @property
     def at(self) -> str:
-        """Return which budget is shown, if there are several."""
+        """Return words for the budget that is shown, if there are several."""
         return f" Shown at {self.budget.label}." if len(self.record.budgets) > 1 else ""
 
 
 def places_of(classes: dict[str, int], margin: Margin) -> list[tuple[str, str]]:
-    """Name classes for a chart, each with how many groups it holds."""
+    """Return names of classes for a chart, with their numbers of groups."""
     return [(name.replace("-", "–"), f"{n:,} {named(margin, n)}") for name, n in classes.items()]
 
 
 def counts_of(margin: Margin) -> str:
-    """Name the counts of a table: `block counts`, `block counts by sex`."""
+    """Return words for the counts of a table: `block counts`, `block counts by sex`."""
     return table_name(margin).replace(plain(margin.level), f"{plain(margin.level)} counts", 1)
 
 
 def named(margin: Margin, n: int) -> str:
-    """Name the groups of a table: its places, or counts where attributes divide them."""
+    """Return words for the groups of a table."""
     one = "count" if margin.attributes else plain(margin.level)
     return one if n == 1 else plural(one)
 
@@ -237,7 +247,7 @@ def three_digits(value: float) -> float:
 
 
 def extreme(series: dict, places: Sequence[str], unit: str) -> str:
-    """Return which value of a chart is largest in size, and where."""
+    """Return the value of a chart with the largest size, and its position."""
     every = [
         (abs(p[0]), p[0], name, place)
         for name, row in series.items()

@@ -1,4 +1,4 @@
-"""Section with the counts themselves, one searchable table per published margin."""
+"""Section with the counts: one searchable table for each published margin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN_TABLE_ROWS = 4000
 HIDDEN = "*"
 """Mark in a table where no number was published."""
 
-UNFOLDED = 60
+MAX_UNFOLDED_ROWS = 60
 """A table of at most so many rows starts open."""
 
 
@@ -55,7 +55,7 @@ def noisy_counts(measurements: Measurements, unit: str) -> Section:
 
 
 def enumerated(measurements: Measurements) -> Section:
-    """List what is published exactly as enumerated."""
+    """Show the counts that are published exactly."""
     exact = [h for h in measurements.headers if h.exact]
     if not exact:
         text = Text("Nothing. Every published count comes from noisy counts.")
@@ -105,12 +105,12 @@ def counts_table(
         (*_place_columns(cells, margin, shown), *columns(shown)),
         note,
         summary=f"{name[:1].upper()}{name[1:]}: {size:,} {what if size > 1 else what.removesuffix('s')}",
-        unfolded=size <= UNFOLDED,
+        unfolded=size <= MAX_UNFOLDED_ROWS,
     )
 
 
 def _place_columns(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
-    """Name every group: the place, its code if it has a name, and its attribute values."""
+    """Return the columns that name every group: place, code and attribute values."""
     shape = cells.margin_shape(margin)
     place, *values = np.unravel_index(np.arange(shown.stop), shape)
     level = cells.tree.level(margin.level)
@@ -126,7 +126,7 @@ def _place_columns(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
 
 
 def _told_apart(names: list[str], codes: list[str]) -> list[str]:
-    """Return names, with the code added to a name that several places bear."""
+    """Return names, followed by the code where several places have the same name."""
     times = Counter(names)
     return [name if times[name] == 1 else f"{name} ({code})" for name, code in zip(names, codes)]
 

@@ -1,4 +1,4 @@
-"""Section on expected error: the added noise, and the error that least squares leaves."""
+"""Section on expected error: the noise, and the error after least squares."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _AFTER = "least squares with all levels"
 
 
 def noise_margin(law: Law) -> float:
-    """Return the smallest `m` with 90 % of the noise within plus or minus `m` (counts); NaN if one count has no law."""
+    """Return the smallest `m` with at least 90 % of the noise within plus or minus `m` (counts)."""
     return float(law.quantile(0.95)) if law.factors else nan
 
 
 def _deviation(law: Law) -> float:
-    """Return the standard deviation of the noise of a count; NaN if one count has no law of its own."""
+    """Return the standard deviation of the noise of a count; NaN if it has no law of its own."""
     return float(np.sqrt(law.variance)) if law.factors else nan
 
 
 def of_margin(measurements: Measurements, margin: Margin) -> list[tuple[Measured, NDArray]]:
-    """Return every measurement of a margin: its header and one value per group, masked if not measured."""
+    """Return header and values of every measurement of a margin, masked where not measured."""
     pairs = zip(measurements.headers, measurements.values)
     same = ((h, v) for h, v in pairs if canonical(measurements.cells, h.margin) == margin)
     return [(header, _spread(header, values, measurements.cells.size(margin))) for header, values in same]
 
 
 def noise_error(measurements: Measurements, unit: str) -> Section:
-    """Show the margins of the noise, from its laws."""
+    """Show the margins of error of the noise alone."""
     noisy = [h for h in measurements.headers if not h.exact]
     columns = (
         Column("Noisy table", [f"{plain(h.query)}, {table_name(h.margin)}" for h in noisy]),
@@ -69,7 +69,7 @@ def noise_error(measurements: Measurements, unit: str) -> Section:
 
 
 def release_error(release: Release, unit: str) -> Section:
-    """Show the expected error of every published table: by size of the count, and in closed form if there is one."""
+    """Show the expected error of every published table."""
     section = _closed_form(release, unit)
     return Section(
         section.id, section.heading, (*expected_blocks(_of_published(release), unit), *section.blocks)
@@ -77,7 +77,7 @@ def release_error(release: Release, unit: str) -> Section:
 
 
 def _of_published(release: Release) -> ExpectedErrors | None:
-    """Return the errors of published tables, without those of their sums."""
+    """Return the errors of published tables, without those of sums over them."""
     if (found := release.expected) is None:
         return None
     return replace(found, classes=tuple(c for c in found.classes if c.table in release.published))
@@ -117,7 +117,7 @@ def expected_blocks(expected: ExpectedErrors | None, unit: str) -> tuple[Text | 
 
 
 def _closed_form(release: Release, unit: str) -> Section:
-    """Return the error of weighted least squares, or else of the noise alone."""
+    """Return the least-squares error or, if it has no formula, that of the noise alone."""
     if not release.errors:
         section = noise_error(release.measurements, unit)
         text = Text(
@@ -175,7 +175,7 @@ def _picture(release: Release, margins: Sequence[Margin], unit: str) -> Figure:
 
 
 def _noise(measurements: Measurements, margin: Margin) -> float | None:
-    """Return the smallest noise margin among the measurements of a margin; None if it was not measured."""
+    """Return the smallest margin of noise among the measurements of a margin; None if it was not measured."""
     found = [noise_margin(header.law) for header, _ in of_margin(measurements, margin)]
     return min(found, default=None)
 

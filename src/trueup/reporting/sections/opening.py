@@ -1,4 +1,4 @@
-"""Opening of a release's report, in words that need no training, what is protected and what it cost, and who publishes it."""
+"""Opening of a release's report in plain words: what is protected, what it cost, and who publishes it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def protected(guarantee: Guarantee) -> Section:
 
 
 def cost(measurements: Measurements | Release) -> Section:
-    """Show the privacy loss of every noisy table, exact, and its share of the total."""
+    """Show the exact privacy loss of every noisy table, and its share of the total."""
     guarantee = measurements.guarantee
     if not guarantee.charges and guarantee.kind == "dp":
         return Section("cost", "What it cost", (Text(*guarantee.sentences),))
@@ -73,7 +73,7 @@ def laws(measurements: Measurements | Release) -> Facts:
 
 
 def _factor(guarantee: Guarantee) -> tuple[str, ...]:
-    """Return the sentence on a pure epsilon's meaning for a probability; a rho bounds no single factor."""
+    """Return the sentence on what a pure epsilon means for a probability."""
     if guarantee.currency != "epsilon" or guarantee.delta:
         return ()
     if guarantee.kind == "dp":
@@ -141,7 +141,7 @@ MOST_TABLES = 3
 
 
 def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
-    """Return what was released, how it was protected, how far numbers may be off, and what not to conclude."""
+    """Return the first paragraphs: what was released, how it was protected, how accurate it is, and its limits."""
     tables = listing([_by(release, m) for m in release.published])
     exact = [h for h in release.headers if h.exact]
     named = listing([table_name(h.margin) for h in exact]) if exact else ""
@@ -164,7 +164,7 @@ def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
 
 
 def _of_change(guarantee: Guarantee) -> str:
-    """Return the loss of the smallest change that exact counts allow, if it is more than that of one step."""
+    """Return the loss of the smallest change that invariants allow, if it exceeds that of one step."""
     if guarantee.change is None or guarantee.change.steps < 2:
         return ""
     loss, steps = outward(guarantee.change.amount, 3), guarantee.change.steps
@@ -186,18 +186,18 @@ def _is_whole(release: Release, level: str) -> bool:
 
 
 def counted(spec: Spec | None, unit: str) -> str:
-    """Return what is counted: `visits (at most 5 of each patient)`."""
+    """Return words for what is counted: `visits (at most 5 of each patient)`."""
     most = limited(spec) if spec else ""
     return f"{unit} ({most})" if most else unit
 
 
 def counted_line(spec: Spec, unit: str) -> tuple[tuple[str, str], ...]:
-    """Return a line of the headline if the records of a unit are limited."""
+    """Return a line on the limit on each unit's records, if there is one."""
     return (("Counted", f"{counted(spec, unit)}; others are left out"),) if limited(spec) else ()
 
 
 def what_is_left_out(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
-    """Return the note, if records of a unit are limited, that not all is counted, and how much is left out."""
+    """Return the note on records that a limit leaves out, if there is one."""
     spec = release.spec
     if spec is None or not (most := limited(spec)):
         return ()
@@ -219,7 +219,7 @@ def what_is_left_out(release: Release, unit: str, level: float | str) -> tuple[s
 
 
 def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
-    """Return the margins of error of each level of places, or of the first tables by attributes; exact tables are left out."""
+    """Return the margins of error of each level, or of the first tables by attributes."""
 
     def uncertain(tables: Iterable[Margin]) -> dict[Margin, tuple[float, float]]:
         return {m: reach for m in tables if (reach := margins_of(release, m, level)) and reach[1] > 0}
@@ -231,7 +231,7 @@ def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
     percent, alone = read_confidence(level), _is_whole(release, release.cells.tree.levels[-1])
     said = [
         f"{_by(release, m) if m.attributes else 'in all' if m.level == 'all' or alone else plain(m.level)}: "
-        f"{_between(*reach)} {unit}"
+        f"{_margin_range(*reach)} {unit}"
         for m, reach in found.items()
     ]
     of = f" of {what}" if (what := counted(release.spec, unit)) != unit else ""
@@ -252,13 +252,13 @@ def margins_of(release: Release, margin: Margin, level: float | str) -> tuple[fl
     return (float(errors.min()), float(errors.max())) if errors.size else None
 
 
-def _between(low: float, high: float) -> str:
+def _margin_range(low: float, high: float) -> str:
     low, high = np.ceil(low), np.ceil(high)
     return f"± {number(low)}" if low == high else f"± {number(low)} to ± {number(high)}"
 
 
 def about(spec: Spec, release: Release) -> Section:
-    """Return the section on who publishes it, and where the files are."""
+    """Return the section on the publisher and the files."""
     given = spec.about.model_dump(exclude_none=True)
     rows = tuple((name.capitalize(), text) for name, text in given.items())
     alone = release.published if release.parts == 1 else ()

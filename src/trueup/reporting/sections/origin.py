@@ -1,4 +1,4 @@
-"""Closing sections: how a record was made, where it comes from, and the words of the page."""
+"""Closing sections: how a record was made, its source, and a glossary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CHECKS = {
 
 
 def checks(release: Release) -> Section:
-    """List the rules that were checked on the final counts."""
+    """Show the rules that were checked on the final counts."""
     names = sorted(release.checks)
     table = Table(
         "Rules checked on the final counts, independently of the method that made them",
@@ -48,7 +48,7 @@ def checks(release: Release) -> Section:
 
 
 def passed(release: Release) -> str:
-    """Return how many checks passed of those that the release claims to pass."""
+    """Return how many of the claimed checks passed."""
     claimed = [holds for name, holds in release.checks.items() if holds or name != _WHOLE]
     return f"{sum(claimed)} of {len(claimed)}"
 
@@ -61,7 +61,7 @@ def _result(name: str, holds: bool) -> str:
 
 
 def making(release: Release, spec: Spec, unit: str) -> Section:
-    """Return the section on the rules, the laws, the method with its parameters, and its figures."""
+    """Return the section on rules, laws, method and its figures."""
     parameters = sorted(item for item in release.method.items() if item[0] != "method")
     blocks: tuple[Block, ...] = (
         Facts(
@@ -79,7 +79,7 @@ def making(release: Release, spec: Spec, unit: str) -> Section:
 
 
 def _readings(spec: Spec) -> tuple[Text, ...]:
-    """Return how values of attributes are read, if rows do not hold them as listed."""
+    """Return how attribute values were read, if rows do not hold them as listed."""
     return tuple(
         Text(f"How values of {plain(a.name)} were read: {'; '.join(_reading(a))}.")
         for a in spec.attributes
@@ -126,13 +126,13 @@ def stated_rules(part: ConstraintsPart) -> Iterator[str]:
         told = [_where(each) for each in margin.where]
         if margin.weights:
             told = [" and ".join(f"{weight} x {each}" for weight, each in zip(margin.weights, told))]
-        yield f"{_named(margin)}{' where ' + ' or '.join(told) if told else ''} is exactly as enumerated"
+        yield f"{_part_name(margin)}{' where ' + ' or '.join(told) if told else ''} is exactly as enumerated"
     for zero in part.zeros:
         yield f"no count where {_where(zero)} (impossible combination)"
     for bound in part.bounds:
         limits = (("at least", bound.lower), ("at most", bound.upper))
         text = " and ".join(f"{word} {_limit_text(limit)}" for word, limit in limits if limit is not None)
-        yield f"each {_named(bound)}{' where ' + _where(bound.where) if bound.where else ''} is {text}"
+        yield f"each {_part_name(bound)}{' where ' + _where(bound.where) if bound.where else ''} is {text}"
     for rule in part.linear:
         yield f"{rule.rule} at every {plain(rule.level or 'place of the last level')}"
 
@@ -141,7 +141,7 @@ def _limit_text(limit: int | str) -> str:
     return f"{limit:,}" if isinstance(limit, int) else f"the place's {plain(limit)} (public)"
 
 
-def _named(part) -> str:
+def _part_name(part) -> str:
     by = f" by {listing(part.attributes)}" if part.attributes else ""
     return plain(part.level + by)
 
@@ -193,7 +193,7 @@ _TOLD_IF_ZERO = {"passed", "moves_known_to_connect", "dropped_mass"}
 
 
 def reported(stats: Mapping[str, Any], besides: Collection[str] = ()) -> list[tuple[str, str]]:
-    """Return names and values of a method's figures, without zeros and figures shown elsewhere on the page."""
+    """Return the figures of a method that are not shown elsewhere."""
     left = {*_TOLD_ELSEWHERE, *besides}
     return [
         (_REPORTED.get(name, plain(name).capitalize()), said(value))

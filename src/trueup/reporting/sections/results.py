@@ -1,4 +1,4 @@
-"""First section of a report: the counts themselves, ranked, with their margins of error."""
+"""First section of a report: ranked counts with their margins of error."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _OVERLAP = "Two bars whose lines overlap may in truth be equal, or the other way
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Values of the `k` counts of a table with an interval of each, NaN if unknown."""
+    """Values of `k` counts of a table with intervals, NaN if unknown."""
 
     values: NDArray
     low: NDArray
     high: NDArray
 
     def text(self, at: int) -> str:
-        """Return a count with its margin, or with its interval if that is not symmetric."""
+        """Return a count with its margin of error, or with its interval if that is not symmetric."""
         value, low, high = (float(column[at]) for column in (self.values, self.low, self.high))
         if not np.isfinite(low) or low == high:
             return number(value)
@@ -90,13 +90,13 @@ def posterior_results(posterior: Posterior, unit: str) -> Section:
 
 
 def _interval_line(posterior: Posterior) -> str:
-    """Return what the lines mean, and no more than the posterior promises."""
+    """Return the sentence on what the lines in the picture mean."""
     what = f"Lines show {percent(posterior.level)} intervals of the posterior"
     return f"{what}, which the measurements contradict." if posterior.conflicts else f"{what}."
 
 
 def asked_results(posterior: Posterior, unit: str, areas: Mapping[str, NDArray] | None) -> Section | None:
-    """Show the areas and the ratios that were asked for; return None if none were."""
+    """Show the requested areas and ratios; return None if there are none."""
     line = _interval_line(posterior)
     figures = []
     if areas is not None:
@@ -120,7 +120,7 @@ def _asked(columns: Mapping[str, NDArray], names: list[str], what: str, unit: st
 
 
 def _tables(cells: Cells, levels: list[str], measured: Sequence[Margin] = ()) -> list[Margin]:
-    """List the tables to show: each level with several places, tables measured by attributes, the whole by each attribute."""
+    """Return the tables to show."""
     if any(not attribute.partition and attribute.name != PERIOD for attribute in cells.attributes):
         return [Margin(cells.tree.levels[0], tuple(a.name for a in cells.attributes))]
     kept = cells.coarsest.attributes
@@ -193,7 +193,7 @@ def _marks(held: Known, at: int) -> Iterator[Mark]:
 
 
 def _names(cells: Cells, margin: Margin) -> list[str]:
-    """Name every group for readers: the place with its larger places, then values; for the whole, values alone."""
+    """Return readable names of all groups."""
     level = cells.tree.level(margin.level)
     places = np.arange(cells.tree.sizes[level])
     labels = names_with_parents(cells, level, places) or cells.tree.labels(margin.level)

@@ -23,7 +23,7 @@ from trueup.model.build import build_cells, build_constraints
 from trueup.model.cells import Cells
 from trueup.model.geography import read_tree
 from trueup.model.guarantee import NO_GUARANTEE
-from trueup.model.header import VANISHING, Measured
+from trueup.model.header import VANISHING_VARIANCE, Measured
 from trueup.model.perturbed import PerturbedSpec, PublishedTable, load_perturbed
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
@@ -96,7 +96,9 @@ def read_perturbed(
     levels.note(text for _, noted in read for text in noted)
     as_spec = cast(Spec, levels)
     once = counted_once(cells, build_constraints(as_spec, cells).zero_cells, found)
-    if faint := [v for v in once if v.law.additive and not v.law.exact and v.law.variance < VANISHING]:
+    if faint := [
+        v for v in once if v.law.additive and not v.law.exact and v.law.variance < VANISHING_VARIANCE
+    ]:
         raise DataError(
             f"the law of table '{faint[0].part.name}' has so little noise that it never changes a count",
             needed="a law with noise that changes counts, or the law 'exact'",
