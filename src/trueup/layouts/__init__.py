@@ -36,7 +36,7 @@ def refuse_wide_span(headers: Sequence[Measured], most: float) -> None:
     >>> from trueup.model.cells import Margin
     >>> from trueup.noise import DiscreteLaplace
     >>> laws = DiscreteLaplace(Fraction(1)), DiscreteLaplace(Fraction(40))
-    >>> refuse_wide_span([Measured(name, Margin("all"), law) for name, law in zip("ab", laws)], OF_PROGRAMS)
+    >>> refuse_wide_span([Measured(name, Margin("all"), law) for name, law in zip("ab", laws)], MAX_VARIANCE_RATIO_IN_PROGRAMS)
     Traceback (most recent call last):
     trueup.errors.SpecError: the noise of query 'a' on 'all' has more than 100,000,000 times the variance ... an invariant.
     """
