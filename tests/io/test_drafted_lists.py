@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 
 import pytest
@@ -117,3 +118,48 @@ def test_counts_with_an_error_each_are_no_list(tmp_path):
     errors = "where,n,standard error\ninside,571,2.5\noutside,86,2.5\n"
     draft, _ = drafted(tmp_path, LONG, errors, names=("a.csv", "b.csv"))
     assert not [text for text in draft.undecided if "a list of the noise" in text]
+
+
+CHANGES = {0: {0: 1.0}, 1: {-1: 2 / 3, 2: 1 / 3}, 2: {-2: 1 / 3, 1: 2 / 3}, 3: {-1: 0.2, 0: 0.6, 1: 0.2}}
+
+
+def listing(way, sign, last):
+    """A list of `CHANGES` in a form of its own."""
+    cell = lambda p: f"{p:.6f}".replace(".", sign)  # noqa: E731
+    rows = [(x, d, p) for x, row in CHANGES.items() for d, p in row.items()]
+    name = lambda x: last if x == 3 else x  # noqa: E731
+    by = ";" if sign == "," else ","
+    forms = {
+        "changes": [("original", "change", "p"), *((name(x), f"{d:+d}", cell(p)) for x, d, p in rows)],
+        "published": [("p", "j", "i"), *((cell(p), x + d, name(x)) for x, d, p in rows)],
+        "wide": [
+            ("", *range(-2, 3)),
+            *((name(x), *(cell(row.get(d, 0)) for d in range(-2, 3))) for x, row in CHANGES.items()),
+        ],
+        "without 0": [("wahr", "Abw.", "W."), *((name(x), d, cell(p)) for x, d, p in rows if x)],
+    }
+    return "".join(by.join(map(str, row)) + "\n" for row in forms[way])
+
+
+@pytest.mark.parametrize("way", ["changes", "published", "wide", "without 0"])
+@pytest.mark.parametrize("sign", [",", "."])
+@pytest.mark.parametrize("last", ["3", "3+", "3 und mehr"])
+def test_a_list_of_transition_probabilities_is_the_law_of_the_tables(tmp_path, way, sign, last):
+    text = "place,cats,dogs\n" + "".join(f"{p},{a},{b}\n" for p, (a, b) in PLACES.items())
+    draft, read = drafted(tmp_path, listing(way, sign, last), text, names=("how.csv", "pets.csv"))
+    (part,) = parse_perturbed(draft.text).published
+    assert part.rule.law.name == "cell-key"
+    found = json.loads(part.rule.law.transitions)
+    assert [{int(d): p for d, p in row.items() if p} for row in found] == [
+        pytest.approx(row, abs=1e-6) for row in CHANGES.values()
+    ]
+    assert len(read) == 8
+    assert [said for said in draft.undecided if "transition probabilities" in said and "cell key" in said]
+
+
+@pytest.mark.parametrize(
+    "text", ["a,b,share\n1,1,0.5\n1,2,0.4\n2,1,0.7\n", "year,part,share\n2020,1,1\n2021,1,1\n2022,1,1\n"]
+)
+def test_shares_that_are_no_probabilities_of_changes_are_no_law(tmp_path, text):
+    draft, _ = drafted(tmp_path, LONG, text, names=("a.csv", "b.csv"))
+    assert "transitions" not in draft.text

@@ -21,6 +21,7 @@ from trueup.io.published.drafting.look import look_at, texts_of
 from trueup.io.published.drafting.lookups import places_looked_up, with_listed_places, without_list
 from trueup.io.published.drafting.seen import SeenTable, is_number
 from trueup.io.published.drafting.sums import said_of_kept, sums_kept, sums_missed
+from trueup.io.published.drafting.transitions import listed_transitions
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
 from trueup.io.published.perturbed.grid import rows_of, sheets_of
@@ -96,6 +97,7 @@ def draft_published(
             "docs/perturbed.md shows, with `skip`, `header` and `below` for the place of the table",
         )
     seen, variances, noise = listed_variances(files, seen)
+    seen, law, of_law = listed_transitions(files, seen)
     geography, pointers = _places_of(files, geography)
     listed = places_looked_up(files, seen) if geography is None else None
     seen, lists = _without_lists(seen, listed.pointers.places if listed else frozenset())
@@ -112,10 +114,10 @@ def draft_published(
         else [of_finest_kind(table) for table in seen]
     )
     draft = joined(seen, pointers)
-    text, known = written(draft, title, variances)
+    text, known = written(draft, title, variances, law)
     columns = (pointers.id, pointers.parent) if pointers else ("", "")
     read = tuple(dict.fromkeys(entry.seen.file for entry in draft.entries))
-    undecided = [*noise, *lists, *known]
+    undecided = [*noise, *of_law, *lists, *known]
     try:
         with TemporaryDirectory() as folder:
             listed = (

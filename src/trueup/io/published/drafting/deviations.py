@@ -38,25 +38,31 @@ def listed_variances(
 
     Names are those of tables, of columns of values or of values of attributes.
     """
+    for name, rows, others in lists_beside(files, seen):
+        known = {each.casefold() for table in others for each in _names(table)}
+        for way in (rows, [*map(list, zip_longest(*rows, fillvalue=""))]):
+            if found := _named_variances(way, known):
+                said = (
+                    f"'{name}' is taken for a list of the noise of columns, categories or tables, by its words: each variance "
+                    "has an entry of its own, and the noise is taken for normal"
+                )
+                return others, found, [said]
+    return [*seen], {}, []
+
+
+def lists_beside(
+    files: Sequence[str | Path], seen: Sequence[SeenTable]
+) -> Iterator[tuple[str, list[Row], list[SeenTable]]]:
+    """Yield what may be a list, a short file or sheet: its name, its rows, and the tables of the others."""
     for file in files:
         for sheet in _sheets(file):
             others = [t for t in seen if (t.file, t.sheet) != (Path(file).name, sheet)]
-            long = any(
-                len(t.values[0].texts) > MOST_NAMES for t in seen if all(t is not other for other in others)
-            )
-            rows = best_rows(file, sheet)[0] if others and not long else []
-            if len(rows) > MOST_NAMES or any(len(row) > MOST_NAMES for row in rows):
+            own = [t for t in seen if all(t is not other for other in others)]
+            if not others or any(len(t.values[0].texts) > MOST_NAMES for t in own):
                 continue
-            known = {name.casefold() for table in others for name in _names(table)}
-            for way in (rows, [*map(list, zip_longest(*rows, fillvalue=""))]):
-                if found := _named_variances(way, known):
-                    said = (
-                        f"'{sheet or Path(file).name}' is taken for a list of the noise of columns, categories or tables, by its "
-                        "words: each variance has an entry of its own, and the noise is taken for normal"
-                    )
-                    kept = [t for t in seen if any(t is other for other in others)]
-                    return kept, found, [said]
-    return [*seen], {}, []
+            rows = best_rows(file, sheet)[0]
+            if len(rows) <= MOST_NAMES and all(len(row) <= MOST_NAMES for row in rows):
+                yield sheet or Path(file).name, rows, others
 
 
 def _sheets(file: Any) -> Sequence[str | None]:
@@ -128,7 +134,7 @@ def entries_by_variance(entry: DraftedTable, variances: Mapping[str, str]) -> li
             replace(
                 entry,
                 cells=own,
-                sigma2=told or every,
+                law=_law(entry, told or every),
                 seen=seen._replace(values=[column for column, _ in own]),
             )
             for told, own in zip(groups, parts)
@@ -141,7 +147,17 @@ def entries_by_variance(entry: DraftedTable, variances: Mapping[str, str]) -> li
                 _of_rows(entry, column, [t for t in by_text if by_text[t] == told], told or every)
                 for told in groups
             ]
-    return [replace(entry, sigma2=every)]
+    return [replace(entry, law=_law(entry, every))]
+
+
+def _law(entry: DraftedTable, sigma2: str | None) -> str | None:
+    """Return the law of normal noise of a variance; None without one."""
+    if sigma2 is None or not float(sigma2):
+        return '{ name = "exact" }' if sigma2 else None
+    broken = any(
+        x is not None and x != int(x) for column in entry.seen.values for x in column_numbers(column)
+    )
+    return f'{{ name = "{"" if broken else "discrete-"}gaussian", sigma2 = "{sigma2}" }}'
 
 
 def _told(names: Sequence[str], variances: Mapping[str, str]) -> str | None:
@@ -152,4 +168,4 @@ def _of_rows(entry: DraftedTable, column: SeenColumn, texts: list[str], sigma2: 
     """Return the rows of an entry in which a column says one of some texts."""
     rows = entry.seen.of_rows([text in texts for text in column.texts])
     only = {**rows.only, column.name: texts[0] if len(texts) == 1 else texts}
-    return replace(entry, sigma2=sigma2, seen=rows._replace(only=only))
+    return replace(entry, law=_law(entry, sigma2), seen=rows._replace(only=only))

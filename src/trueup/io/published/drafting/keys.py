@@ -76,7 +76,7 @@ class DraftedTable:
     ragged: bool = False
     fill: bool = False
     partial: bool = False
-    sigma2: str | None = None
+    law: str | None = None
 
 
 @dataclass

@@ -47,13 +47,8 @@ def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> 
     found = _numbers(entry)
     said = seen.titles.casefold()
     where = f"'{seen.file}'"
-    if entry.sigma2 is not None:
-        kind = "gaussian" if any(x != int(x) for x in found) else "discrete-gaussian"
-        return (
-            f'{{ name = "{kind}", sigma2 = "{entry.sigma2}" }}'
-            if float(entry.sigma2)
-            else '{ name = "exact" }'
-        )
+    if entry.law is not None:
+        return entry.law
     if any(x != int(x) for x in found) and not seen.errors:
         return _noise(entry, "gaussian", undecided)
     if seen.errors:

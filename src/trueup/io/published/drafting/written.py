@@ -25,15 +25,18 @@ _CONTROLLED = re.compile(
 """Marks in the place of an error that there is none: the value was set to a number known elsewhere."""
 
 
-def written(whole: Draft, title: str, variances: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Return the spec as TOML text, and what remains undecided; `variances` come from a list in the file."""
+def written(
+    whole: Draft, title: str, variances: Mapping[str, str], law: str | None = None
+) -> tuple[str, list[str]]:
+    """Return the spec as TOML, and what is undecided.
+
+    Variances are those that a list gives tables, columns and categories; the law is one that a list gives all tables.
+    """
     undecided = list(whole.undecided)
-    entries = [
-        part
-        for entry in whole.entries
-        for own in entries_by_variance(entry, variances)
-        for part in _by_law(own)
-    ]
+    noisy = [bool(entry.seen.errors or entry.seen.variance) for entry in whole.entries]
+    given = [replace(entry, law=None if own else law) for entry, own in zip(whole.entries, noisy)]
+    entries = given if law else [own for entry in given for own in entries_by_variance(entry, variances)]
+    entries = [part for entry in entries for part in ([entry] if entry.law else _by_law(entry))]
     told = {base for entry in entries if (base := rounding_base(entry)) is not None}
     values = {a.name: set(a.values) for a in whole.attributes}
     parts = [
