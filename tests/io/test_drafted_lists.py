@@ -163,3 +163,44 @@ def test_a_list_of_transition_probabilities_is_the_law_of_the_tables(tmp_path, w
 def test_shares_that_are_no_probabilities_of_changes_are_no_law(tmp_path, text):
     draft, _ = drafted(tmp_path, LONG, text, names=("a.csv", "b.csv"))
     assert "transitions" not in draft.text
+
+
+FARMS = {"k1": (12, 31), "k2": (25, 8), "k3": (44, 19), "k4": (9, 16), "k5": (7, 28)}
+WITHIN = {"r1": ["k1", "k2"], "r2": ["k3", "k4", "k5"]}
+TITLES = {
+    "k1": "Little Aby",
+    "k2": "Bro",
+    "k3": "Cal on the Hill",
+    "k4": "Dun",
+    "k5": "East Dun",
+    "r1": "Upper Shire",
+    "r2": "Nether Shire",
+    "z": "Land",
+}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "a farm in {code}",
+        "Kreis ({code}), seit 1990",
+        "lies in {title}",
+        "{title}",
+        "part of {title}; known for its dunes",
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_list_of_codes_may_name_the_place_above_in_its_text(tmp_path, told, first):
+    above = {part: told.format(code=r, title=TITLES[r]) for r, parts in WITHIN.items() for part in parts}
+    sums = {r: tuple(sum(FARMS[k][j] for k in parts) for j in (0, 1)) for r, parts in WITHIN.items()}
+    sums["z"] = tuple(sum(own) for own in zip(*sums.values()))
+    text = "unit,cows,sheep\n" + "".join(f"{k},{a},{b}\n" for k, (a, b) in {**sums, **FARMS}.items())
+    listing = "".join(f'unit,{code},{title},"{above.get(code, "")}"\n' for code, title in TITLES.items())
+    listing = "key,code,title,text\n" + listing + "cows,c1,Cows of any age,all that give milk\n"
+    files = [(listing, "codes.csv"), (text, "farms.csv")][:: 1 if first else -1]
+    draft, read = drafted(tmp_path, *(file for file, _ in files), names=[name for _, name in files])
+    assert dict(draft.places) == {"z": "", "r1": "z", "r2": "z"} | {
+        k: r for r, parts in WITHIN.items() for k in parts
+    }
+    assert len(read) == 8 * 3 - 8
+    assert not [said for said in draft.undecided if "refused" in said or "missed" in said]

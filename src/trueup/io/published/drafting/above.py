@@ -227,7 +227,7 @@ def _pointed(table: SeenTable, names: list[str], parents: list[str]) -> PlacesAb
     above = [group for group in dict.fromkeys(parents) if group and group not in names]
     names, parents = [*names, *above], [*parents, *[""] * len(above)]
     roots = [name for name, parent in zip(names, parents) if not parent]
-    if len(roots) > 1 and (whole := _whole_among(roots, table)):
+    if len(roots) > 1 and (whole := whole_among(roots, table)):
         parents = [parent or whole * (name != whole) for name, parent in zip(names, parents)]
     rows = list(zip(names, parents))
     if parents.count("") > 1:
@@ -268,7 +268,7 @@ def _by_place(table: SeenTable) -> tuple[list[str], list[SeenColumn], list[int]]
     return names, columns, [first[name] for name in names]
 
 
-def _whole_among(roots: Sequence[str], table: SeenTable) -> str:
+def whole_among(roots: Sequence[str], table: SeenTable) -> str:
     """Return the one of the places in no other that holds the others, by its name or its numbers; empty if there is none."""
     if named := [name for name in roots if TOTAL.fullmatch(name)]:
         return named[0]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
 
 from trueup.errors import DataError
 from trueup.files import is_csv, is_parquet
 from trueup.files.source import open_table
-from trueup.io.published.drafting.above import PARENT, WHOLE, PlacesAbove
+from trueup.io.published.drafting.above import PARENT, WHOLE, PlacesAbove, whole_among
 from trueup.io.published.drafting.keys import Pointers
 from trueup.io.published.drafting.pairs import are_alike, determines_key
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
@@ -54,18 +56,49 @@ def _with_named_root(listed: PlacesAbove, seen: Sequence[SeenTable]) -> PlacesAb
 
 
 def _pointed(table: SeenTable, places: set[str], columns: Sequence[SeenColumn]) -> PlacesAbove | None:
-    """Return the places above those of a table, from a list of codes that names the code above each."""
+    """Return the places above those of a table, from a list of codes, of other keys, too, that names the place above each."""
     for own, above in permutations(columns, 2):
-        pairs = [pair for pair in zip(own.texts, above.texts) if pair[0] in places]
-        if len(pairs) == len(places) and {""} < {parent for _, parent in pairs} <= places | {""}:
-            rows = [(WHOLE, ""), *((place, parent or WHOLE) for place, parent in pairs)]
-            try:
-                depth = len(Tree.from_parents(*zip(*rows)).levels)
-            except DataError:  # circular
-                continue
-            pointers = Pointers(table.places[0].name, PARENT, frozenset({WHOLE, *places}), depth)
-            return PlacesAbove(table, pointers, rows)
+        listed = [row for row, code in enumerate(own.texts) if code in places]
+        if len(listed) != len(places) or len({own.texts[row] for row in listed}) < len(places):
+            continue
+        codes = [own.texts[row] for row in listed]
+        names = _names_of(codes, [[c.texts[row] for row in listed] for c in columns if c not in (own, above)])
+        parents = [_place_in(above.texts[row], own.texts[row], names) for row in listed]
+        told = len(codes) - parents.count("")
+        if not {""} < set(parents) or (
+            told < 0.5 * len(codes) and not {above.texts[row] for row in listed} <= {*codes, ""}
+        ):
+            continue
+        roots = [code for code, parent in zip(codes, parents) if not parent]
+        whole = roots[0] if len(roots) == 1 else whole_among(roots, table) or WHOLE
+        rows = [(code, parent or whole * (code != whole)) for code, parent in zip(codes, parents)]
+        rows = [(WHOLE, ""), *rows] if whole == WHOLE else rows
+        try:
+            depth = len(Tree.from_parents(*zip(*rows)).levels)
+        except DataError:  # circular
+            continue
+        pointers = Pointers(table.places[0].name, PARENT, frozenset(place for place, _ in rows), depth)
+        return PlacesAbove(table, pointers, rows)
     return None
+
+
+def _names_of(codes: Sequence[str], columns: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Return codes by themselves, and by what a list calls them where no two are called so."""
+    titles = [(title.casefold(), code) for column in columns for title, code in zip(column, codes) if title]
+    times = Counter(title for title, _ in titles)
+    return {title: code for title, code in titles if times[title] == 1} | {
+        code.casefold(): code for code in codes
+    }
+
+
+def _place_in(text: str, own: str, names: Mapping[str, str]) -> str:
+    """Return the code of the one other place that a text names; empty if it names none, or several."""
+    words = re.findall(r"[\w.'’-]+", text.casefold())
+    for size in range(min(len(words), 6), 0, -1):
+        grams = (" ".join(words[at : at + size]) for at in range(len(words) - size + 1))
+        if found := {names[gram] for gram in grams if gram in names} - {own}:
+            return found.pop() if len(found) == 1 else ""
+    return names.get(text.casefold(), "") if names.get(text.casefold()) != own else ""
 
 
 def with_listed_places(table: SeenTable, places: frozenset[str]) -> SeenTable:
