@@ -12,7 +12,7 @@ import numpy as np
 
 from trueup.errors import SpecError, did_you_mean
 from trueup.model.published_codes import CodeMeaning
-from trueup.noise import OF_VARIANCE, law_named
+from trueup.noise import OF_VARIANCE, law_named, law_of_variance
 from trueup.noise.laws.undrawn import Exact
 from trueup.noise.perturbed import READ, CellKey, CountInterval, HiddenValues, ShownCounts, Suppressed
 from trueup.noise.perturbed.after_noise import AT_RANDOM, AfterNoise
@@ -82,6 +82,8 @@ class PublishingRule:
         Ranges of true counts that are not shown.
     concealed
         Ranges of published values that are not shown.
+    after
+        Parameters of `AfterNoise`, where every row gives the variance of its noise.
 
     Examples
     --------
@@ -93,6 +95,7 @@ class PublishingRule:
     law: Any
     hidden: tuple[Range, ...] = ()
     concealed: tuple[Range, ...] = ()
+    after: tuple[tuple[str, Any], ...] = ()
 
     @property
     def noisy(self) -> bool:
@@ -102,18 +105,18 @@ class PublishingRule:
     @property
     def whole(self) -> bool:
         """Return True if its values are whole numbers."""
-        return self.law in ("discrete-gaussian", "discrete-laplace") or (
-            not isinstance(self.law, str) and self.law.discrete
-        )
+        discrete = self.law.startswith("discrete") if isinstance(self.law, str) else self.law.discrete
+        return discrete or "base" in dict(self.after)
+
+    def of_variance(self, variance: Fraction) -> Any:
+        """Return the law of values whose row gives this variance (counts squared); of 0 they are exact."""
+        noise = law_of_variance(str(self.law), variance)
+        return AfterNoise(noise, **dict(self.after)) if self.after and variance else noise
 
     def with_code(self, meaning: CodeMeaning) -> PublishingRule:
         """Return the rule of a table with one more code for hidden counts or values."""
         ends = self._ends(meaning)
-        if (
-            meaning.of == "count"
-            and meaning.every
-            and not any(_range_contains(ends, each) for each in self.hidden)
-        ):
+        if meaning.of == "count" and meaning.every and not any(_range_contains(ends, r) for r in self.hidden):
             return replace(self, hidden=(*self.hidden, ends))
         if meaning.of == "published" and not any(_range_contains(ends, each) for each in self.concealed):
             return replace(self, concealed=(*self.concealed, ends))
@@ -151,11 +154,11 @@ def read_rule(
     """Read a law, or several laws applied one after the other."""
     entries = [given] if isinstance(given, Mapping) else list(given)
     if by_variance:
-        return PublishingRule(_named_alone(entries, table))
+        noise = law_of_variance(name := _named_alone(entries, table), Fraction(1))
+        return PublishingRule(name, after=_done_after(noise, entries[1:], table))
     if len(entries) == 1:
         law = read_law(entries[0], table)
-        hidden = ((law.least, law.threshold - 1),) if isinstance(law, Suppressed) else ()
-        return PublishingRule(law, hidden)
+        return PublishingRule(law, ((law.least, law.threshold - 1),) if isinstance(law, Suppressed) else ())
     if (
         len(entries) == 3
         and entries[1].get("name") == Suppressed.name
@@ -166,7 +169,7 @@ def read_rule(
     law = _after_noise(made, table)
     return PublishingRule(
         law,
-        tuple(_hidden(read_law(entry, table)) for entry in before),
+        tuple((own.least, own.threshold - 1) for own in (read_law(entry, table) for entry in before)),
         tuple(_concealed(entry, law, table) for entry in after),
     )
 
@@ -202,12 +205,14 @@ def _in_order(
 def _after_noise(made: list[Mapping[str, Any]], table: str) -> Any:
     """Return the law of values: one law, or noise with what is done to noisy numbers."""
     law = read_law(made[0], table)
-    if len(made) == 1:
-        return law
+    return AfterNoise(law, **dict(_done_after(law, made[1:], table))) if len(made) > 1 else law
+
+
+def _done_after(law: Any, entries: Sequence[Mapping[str, Any]], table: str) -> tuple[tuple[str, Any], ...]:
+    """Return what is done to noisy numbers, as parameters of `AfterNoise`."""
     given: dict[str, Any] = {}
-    for entry in made[1:]:
-        said = dict(entry)
-        name = said.pop("name", None)
+    for entry in entries:
+        name, said = entry.get("name"), {key: value for key, value in entry.items() if key != "name"}
         if name == NONNEGATIVE and not said:
             given["nonnegative"] = True
         elif (
@@ -221,13 +226,13 @@ def _after_noise(made: list[Mapping[str, Any]], table: str) -> Any:
             given |= {**said, "ties": AT_RANDOM}
         else:
             name = None
-        if name is None or not _is_noise(law) or sum(each.get("name") == name for each in made) > 1:
+        if name is None or not _is_noise(law) or sum(each.get("name") == name for each in entries) > 1:
             raise SpecError(
                 f"table '{table}' applies the law '{entry.get('name')}' after '{law.name}'",
                 needed=f"noise first; then '{Rounded.name}' or '{RandomRounding.name}' with a base, or '{NONNEGATIVE}' if "
                 "negative numbers are published as 0, or both",
             )
-    return AfterNoise(law, **given)
+    return tuple(given.items())
 
 
 def _is_noise(law: Any) -> bool:
@@ -235,16 +240,13 @@ def _is_noise(law: Any) -> bool:
 
 
 def _named_alone(entries: list[Mapping[str, Any]], table: str) -> str:
-    if len(entries) != 1 or list(entries[0]) != ["name"] or entries[0]["name"] not in OF_VARIANCE:
+    if list(entries[0]) != ["name"] or entries[0]["name"] not in OF_VARIANCE:
         raise SpecError(
             f"table '{table}' has a column of variances together with other parameters of its law",
-            needed=f'law = {{ name = "..." }}, one of {", ".join(OF_VARIANCE)}',
+            needed=f'law = {{ name = "..." }}, one of {", ".join(OF_VARIANCE)}, after which may be listed what was done to '
+            f'noisy numbers: law = [{{ name = "..." }}, {{ name = "rounded", base = 1 }}, {{ name = "{NONNEGATIVE}" }}]',
         )
     return str(entries[0]["name"])
-
-
-def _hidden(law: Suppressed) -> Range:
-    return law.least, law.threshold - 1
 
 
 def _concealed(entry: Mapping[str, Any], law: Any, table: str) -> Range:

@@ -208,6 +208,10 @@ def _with_errors(table: SeenTable, roles: _Roles) -> SeenTable:
     """Add the columns of errors beside a table's values."""
     said = "a law of normal noise is taken"
     said += "; whether margins are of 90 % is not told" if "margin" in roles.kind else ""
+    numbers = [x for column in table.values for x in column_numbers(column) if x is not None]
+    if all(x >= 0 and x == int(x) for x in numbers):
+        said += "; if noisy numbers were rounded, and negative ones published as 0, write law = "
+        said += '[{ name = "gaussian" }, { name = "rounded", base = 1 }, { name = "nonnegative" }]'
     first = roles.errors[table.values[0].name]
     return table._replace(
         ignored=[

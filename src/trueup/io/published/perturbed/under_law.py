@@ -16,7 +16,7 @@ from trueup.io.published.perturbed.text_refused import codes_with
 from trueup.model.cells import Cells, Margin
 from trueup.model.perturbed import PublishedTable
 from trueup.model.published_codes import CodeMeaning
-from trueup.noise import law_of_variance
+from trueup.model.published_rule import PublishingRule
 from trueup.noise.perturbed import ShownCounts
 
 MOST_VARIANCES = 10_000
@@ -45,7 +45,7 @@ def by_variance(
     cells: Cells,
     v: ValuesUnderLaw,
     texts: NDArray,
-    name: str,
+    rule: PublishingRule,
     by: Convention,
     codes: Mapping[str, CodeMeaning],
 ) -> list[ValuesUnderLaw]:
@@ -74,7 +74,7 @@ def by_variance(
             )
         variance *= v.part.unit**2
         result[variance] = result.get(variance, False) | here
-    return [replace(v.among(here), law=law_of_variance(name, variance)) for variance, here in result.items()]
+    return [replace(v.among(here), law=rule.of_variance(variance)) for variance, here in result.items()]
 
 
 ERRORS = {"standard error": Fraction(1), "margin 90": Fraction(1645, 1000), "margin 95": Fraction(196, 100)}

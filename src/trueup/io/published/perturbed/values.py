@@ -160,7 +160,9 @@ def _of_margin(
         values = ValuesUnderLaw(part, shown.margin, None, groups[numeric], counts[numeric])
         if shown.variances is not None:
             variances, by = shown.variances[order][numeric], reading.numbers.by
-            result += by_variance(cells, values, variances, str(reading.rule.law), by, reading.codes)
+            result += by_variance(cells, values, variances, reading.rule, by, reading.codes)
+            for each in result if reading.rule.after else ():
+                _refuse_impossible(cells, each)
         else:
             result += _under_rule(cells, values, reading)
     meanings = {text: reading.codes[text] for text, value in zip(every.tolist(), held) if value is None}
