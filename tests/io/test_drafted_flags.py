@@ -7,6 +7,9 @@ from itertools import product
 import pytest
 
 from tests.io.test_drafted_offices import drafted
+from trueup.io.published.drafting.sums import sums_missed
+from trueup.io.published.perturbed import read_perturbed
+from trueup.model.perturbed import parse_perturbed
 
 PLACES, AGES = ("Ayr", "Bute", "Coll", "Deal"), ("0-15", "16-64", "65+")
 COUNTS = dict(zip(product(PLACES, AGES), (12, 0, 31, 3, 9, 44, 17, 2, 8, 21, 4, 10)))
@@ -60,3 +63,17 @@ def test_a_code_for_what_is_not_applicable_is_a_zero(tmp_path, said):
     draft, read = drafted(tmp_path, text)
     assert 'codes = { "z" = "0", "c" = "unknown" }' in draft.text
     assert [n for key, n in read.items() if key.startswith("Bute")] in ([0, 17], [(0, 0), 17])
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_code_that_fills_the_rows_of_places_may_say_that_they_are_none_of_the_table(tmp_path, elsewhere):
+    text = f"area,boats,carts\nAyr,12,31\nBute,..,..\nColl,9,{'..' if elsewhere else 17}\nTotal,21,48\n.. not collected\n"
+    draft, _ = drafted(tmp_path, text)
+    told = [said for said in draft.undecided if "it fills the rows of 'Bute'" in said]
+    assert bool(told) is not elsewhere
+    if told:
+        remedy = told[0].partition("write ")[2]
+        spec = parse_perturbed(draft.text.replace('codes = { ".." = "unknown" }', remedy))
+        measured = read_perturbed(spec, [tmp_path / "t.csv"])
+        assert spec.published[0].codes == {"..": "0"}
+        assert not sums_missed(measured, "exact")

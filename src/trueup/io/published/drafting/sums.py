@@ -62,7 +62,10 @@ class SumMissed(NamedTuple):
     def said(self) -> str:
         """Return a note on the contradiction, and on what may be wrong."""
         far = max(self.sums[0] - self.own[1], self.own[0] - self.sums[1]) > 3 + 0.1 * self.own[1]
-        law = "values are not exact: name their law, and where some are (totals, perhaps), give these an entry of their own"
+        law = (
+            "values are not exact: name their law (docs/perturbed.md lists laws, even noise from -k to k too), and where some "
+            "are (totals, perhaps), give these an entry of their own"
+        )
         if self.levels:
             names = ", ".join(f"'{level}'" for level in self.levels)
             law += f" (levels that have laws of their own: an entry for each of {names}, alike but for `name`, `level` and `law`)"

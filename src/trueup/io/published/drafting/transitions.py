@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import product
 from pathlib import Path
 
 from trueup.io.published.drafting.deviations import lists_beside
@@ -49,16 +49,17 @@ def _whole(row: dict[int, float]) -> dict[int, float]:
 
 def _long(rows: Sequence[Row]) -> Iterator[Rows]:
     """Yield the transitions of rows that each hold a count, a change or a published count, and a probability."""
-    width = min(max(map(len, rows), default=0), 8)
     body = [row for row in rows if sum(map(bool, row)) > 2 and any(map(_CHANGE.fullmatch, row))]
-    for i, v, p in permutations(range(width), 3) if len(body) > 2 else ():
-        if any(len(row) <= max(i, v, p) for row in body):
-            continue
-        for by in (ENGLISH, CONTINENTAL):
-            found = [(_count(row[i]), _change(row[v]), _probability(row[p], by)) for row in body]
-            cells = [(x, change, q) for x, change, q in found if None not in (x, change, q)]
-            if len(cells) == len(body):
-                yield from _transitions(cells)
+    columns = [*zip(*body)] if len({*map(len, body)}) == 1 and len(body) > 2 else []
+    counts = {k: [_count(text) for text in texts] for k, texts in enumerate(columns)}
+    changes = {k: [_change(text) for text in texts] for k, texts in enumerate(columns)}
+    for by in (ENGLISH, CONTINENTAL):
+        shares = {k: [_probability(text, by) for text in texts] for k, texts in enumerate(columns)}
+        for i, v, p in product(
+            *([k for k, read in way.items() if None not in read] for way in (counts, changes, shares))
+        ):
+            if len({i, v, p}) == 3:
+                yield from _transitions([*zip(counts[i], changes[v], shares[p])])
 
 
 def _wide(rows: Sequence[Row]) -> Iterator[Rows]:

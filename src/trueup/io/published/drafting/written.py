@@ -209,6 +209,7 @@ def _codes(entry: DraftedTable, law: str, undecided: list[str]) -> list[str]:
             taken = f'it is taken as "{codes[code]}"'
             if codes[code] == UNKNOWN:
                 taken += ', and needs a range such as "1-4" where no published sum holds its cells'
+                taken += _of_whole_places(code, seen)
         undecided.append(f"'{seen.file}': what {shown} says ({often}){noted}; {taken}")
     for mark in dict.fromkeys(t for t in _texts([*seen.errors.values()]) if t and not is_number(t)):
         codes[mark] = "0" if _CONTROLLED.fullmatch(mark) else codes.get(mark, UNKNOWN)
@@ -221,6 +222,20 @@ def _codes(entry: DraftedTable, law: str, undecided: list[str]) -> list[str]:
             f"'{seen.file}': what '{mark}' says in the place of an error; it is taken to say that the value {taken}"
         )
     return [f"codes = {inline_table(codes)}"] if codes else []
+
+
+def _of_whole_places(code: str, seen: SeenTable) -> str:
+    """Return what to write for a code that stands in all cells of some places and in no others; empty for another code."""
+    texts: dict[str, set[str]] = {}
+    for column in seen.values if seen.places and code and not any(map(str.isdigit, code)) else ():
+        for place, text in zip(seen.places[-1].texts, column.texts):
+            texts.setdefault(place, set()).add(text)
+    places = [place for place, held in texts.items() if code in held]
+    if not places or any(texts[place] != {code} for place in places):
+        return ""
+    shown = ", ".join(f"'{place}'" for place in places[:3])
+    told = f"; it fills the rows of {shown} and no others: if nothing was counted there, and no total holds it, write "
+    return told + _code(code, "0")
 
 
 def _range_taken(code: str, counts: CountInterval, law: str, *, zeros: bool) -> str:
