@@ -400,12 +400,12 @@ def test_a_threshold_before_a_rounding_hides_noisy_numbers(ties, goes, threshold
         (f'[{NOISE}, {{ name = "nonnegative" }}, {{ name = "nonnegative" }}]', "after 'discrete-laplace'"),
         (
             f'[{NOISE}, {{ name = "suppressed", threshold = 43 }}, {{ name = "rounded", base = 10 }}]',
-            "rounds 43 to less",
+            "turn 43 into a smaller number",
         ),
         (f'[{NOISE}, {{ name = "rounded" }}]', "after 'discrete-laplace'"),
         (
             '[{ name = "gaussian", sigma2 = "4" }, { name = "random-rounding", base = 3 }]',
-            "rounded at random",
+            "random rounding is given after",
         ),
         (f'{NOISE}\nunlisted = "hidden"', "hides nothing"),
     ],

@@ -298,7 +298,7 @@ def test_public_shares_move_the_posterior_towards_them(rng):
     [
         ({"shares": [1.0, -1.0, 2.0, 1.0]}, "negative"),
         ({"shares": [0.0, 0.0, 0.0, 0.0]}, "all 0"),
-        ({"shares": [1.0, 2.0]}, "one for each of 4"),
+        ({"shares": [1.0, 2.0]}, "one value for each of 4"),
         ({"shares": "homes"}, "'homes'"),
         ({"covariates": [[1.0, 1.0, 1.0, 1.0]]}, "same everywhere"),
         ({"concentrations": [1.0, 2.0]}, "one for each margin"),

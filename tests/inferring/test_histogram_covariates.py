@@ -247,7 +247,7 @@ def test_a_spec_names_columns_of_places_and_the_record_their_coefficients(tmp_pa
     [
         ({"covariates": ["wind"]}, "column 'wind'"),
         ({"covariates": [[1.0, 1.0, 1.0]]}, "same everywhere"),
-        ({"covariates": [[1.0, 2.0]]}, "one for each of 3"),
+        ({"covariates": [[1.0, 2.0]]}, "one value for each of 3"),
         ({"shares": [0.0, 0.0, 0.0]}, "all 0"),
         ({"covariates": [[1.0, 2.0, 0.5]], "total": {"name": "poisson", "mean": 9}}, "total is flat"),
         ({"covariates": [[1.0, 2.0, 0.5]], "concentrations": [1.0, 2.0]}, "none where concentrations"),

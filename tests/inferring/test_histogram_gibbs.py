@@ -264,7 +264,7 @@ def test_a_place_alone_conditions_on_what_was_measured_in_it(rng):
     assert abs(posterior.summary("tract")["mean"][0] - value) < 12
     with pytest.raises(SpecError, match="no place 't9'"):
         infer(record, spec=constraints_of(cells, laws), within="tract=t9")
-    with pytest.raises(SpecError, match="holds others"):
+    with pytest.raises(SpecError, match="is not a place with others below it"):
         infer(record, spec=constraints_of(cells, laws), within="block=00")
 
 

@@ -184,7 +184,7 @@ def test_what_cannot_be_cut_is_refused(large, tmp_path, monkeypatch, rng):
         chosen.setattr(by_parts, "choose_inference", lambda *given: HistogramGibbs(tier="chains"))
         with pytest.raises(SpecError, match="'histogram-gibbs' with these parameters"):
             written(large, tmp_path / "out")
-    with pytest.raises(TrueupError, match="may use 1 MB"):
+    with pytest.raises(TrueupError, match="at most 1 MB"):
         written(large, tmp_path / "out", LocalPool(1, memory=10**6))
     monkeypatch.setattr(histogram_parts, "MOST_CELLS", 15)
     with pytest.raises(SpecError, match="has several places of at most 15 cells"):

@@ -89,7 +89,7 @@ def test_any_law_and_large_counts(rng):
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(SpecError, match="an exact table"):
+    with pytest.raises(SpecError, match="the exact posterior"):
         two_parts(problem_of((2, 3), None), drawn=True)
     wide = problem_of((500,) * 3000, DiscreteGaussian(Fraction(40_000)), ONE)
     with pytest.raises(SpecError, match="too large"):
