@@ -31,6 +31,8 @@ from trueup.run import Deadline
 REMEDY = "allow more minutes, or measure more"
 PREDICTED_THINNING_SWEEPS = 8
 """Sweeps between draws that are usually needed in the end, for the prediction."""
+STUCK = 2.0
+"""R-hat of runs with several sweeps to a draw from which on chains are taken to be stuck."""
 MARGIN, LEAP = 1.25, 8
 """Length of the next run over what the last one says is needed, and over the last one at most."""
 
@@ -42,8 +44,9 @@ class LatticeMoves(InferenceMethod):
     Counts that nothing links are separate problems. Where nothing but the sum of such a part is known, its law is exact, and so
     are its draws (`without_chains`). Where few tables of such a part satisfy what is exact, all are listed
     and weighed: exact marginals, independent draws. Else Markov chains from opposite ends walk the whole-number tables by
-    steps of one cell, moves between two cells, exchanges among four, and a Graver basis of what is exact. Runs are made
-    longer until every count and every watched sum passes the diagnostics, else refused. Draws are said to have converged only
+    steps of one cell, moves between two cells, exchanges among four, and a Graver basis of what is exact. Where ranges of
+    published sums leave them no room, relaxed copies run beside them (`trueup.inferring.tempered`). Runs are made longer until
+    every count and every watched sum passes the diagnostics, else refused. Draws are said to have converged only
     where the moves are also proved to reach every table (see `trueup.inferring.connect`).
 
     Attributes
@@ -185,18 +188,23 @@ class _Chains(OfWalk):
         return found
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """Return a longer run with more sweeps to a draw."""
-        thin = min(self.thin * min(max(math.ceil(MARGIN * self.lacks), 2), LEAP), self.longest)
-        if thin <= self.thin:
-            return None
+        """Return a longer run: with relaxed copies where chains are stuck, else with more sweeps to a draw."""
+        walk, thin = self.walk, self.thin
+        if thin > 1 and found["largest_r_hat"] > STUCK and walk.relax():
+            text, thin = "published sums leave moves little room; relaxed copies run beside them", 1
+            seconds = walk.seconds * walk.sweeps_at_once
+        else:
+            thin = min(thin * min(max(math.ceil(MARGIN * self.lacks), 2), LEAP), self.longest)
+            if thin <= self.thin:
+                return None
+            text, seconds = f"{thin * walk.sweeps_at_once:,} sweeps to a draw", walk.seconds
 
         def run_again(tell: Progress) -> NDArray:
             self.thin = thin
-            self.walk.tune(run)
-            return self.walk.run(self.kept, thin, tell)
+            walk.tune(run)
+            return walk.run(self.kept, thin, tell)
 
-        seconds = self.walk.seconds * self.chains * self.kept * thin
-        return Longer(seconds, f"{thin} sweeps to a draw", run_again)
+        return Longer(seconds * self.chains * self.kept * thin, text, run_again)
 
 
 def _together(

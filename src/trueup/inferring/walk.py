@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from trueup.inferring.chains import MIN_EFFECTIVE_SAMPLE_SIZE, ChainLimit, run_s
 from trueup.inferring.components import table_moves, with_vectors
 from trueup.inferring.connect import Joined, join
 from trueup.inferring.method import Progress
+from trueup.inferring.tempered import SWEEPS, Ladder, may_relax
 from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance, tail_sizes
 from trueup.kernel.table_walks.metropolis import Tuning, metropolis_walk, survey
 from trueup.layouts.linear import LinearProblem
@@ -57,6 +59,8 @@ class Walk:
         Share of steps of the last run that moved, sweeps in all, and which cells were ever seen to move.
     limit, seconds
         Until when they may run; seconds of a processor of a sweep of one chain, in the last run.
+    ladders
+        Each chain with relaxed copies, once they are needed: its sweeps are then exchanges with them.
     """
 
     problem: RowProblem
@@ -75,6 +79,7 @@ class Walk:
     limit: ChainLimit = field(default_factory=ChainLimit)
     seconds: float = 0.0
     stopped: bool = False
+    ladders: list[Ladder] = field(default_factory=list)
 
     @property
     def connected(self) -> bool:
@@ -138,34 +143,22 @@ class Walk:
             tallies[chain] = self._chain(chain, tuning, thin, tables[chain], done)
             spent[chain] = time.thread_time() - began
 
-        self.stopped = False
-        run_side_by_side(one, done, count * thin * chains, tell, self._stop, self.limit)
+        self.stopped, stop = False, partial(setattr, self, "stopped", True)
+        run_side_by_side(one, done, count * thin * chains, tell, stop, self.limit)
         tried, gone, far = np.sum(tallies, axis=0)
         self.moved, self.far = float(gone.sum() / tried.sum()), far / np.maximum(tried, 1)
-        self.sweeps += count * thin
+        self.sweeps += count * thin * self.sweeps_at_once
         self.seconds = sum(spent) / (count * thin * chains)
         moved = (tables != tables[:, :1]).any(axis=(0, 1))
         self.left = moved if self.left is None else self.left | moved
         return tables
-
-    def _stop(self) -> None:
-        self.stopped = True
 
     def _chain(self, chain: int, tuning: Tuning, thin: int, out: NDArray, done: list[int]) -> NDArray:
         """Move one chain, some draws at a time."""
         drawn, some, tally = 0, 1, np.zeros((3, len(self.shares)))
         while drawn < len(out) and not self.stopped:
             began, count = time.monotonic(), min(some, len(out) - drawn)
-            out[drawn : drawn + count], more = metropolis_walk(
-                self.rngs[chain],
-                self.problem.rows,
-                self.moves,
-                self.problem.box,
-                tuning,
-                self.points[chain],
-                count,
-                thin,
-            )
+            out[drawn : drawn + count], more = self._walked(chain, tuning, count, thin)
             tally += more
             drawn += count
             done[chain] = drawn * thin
@@ -173,6 +166,24 @@ class Walk:
                 1, min(2 * some, int(count * SECONDS_PER_KERNEL_CALL / max(time.monotonic() - began, 1e-6)))
             )
         return tally
+
+    def _walked(self, chain: int, tuning: Tuning, count: int, thin: int) -> tuple[NDArray, NDArray]:
+        rng, more = self.rngs[chain], (self.moves, self.problem.box, tuning)
+        if self.ladders:
+            return self.ladders[chain].walk(rng, *more, count, thin, lambda: self.stopped)
+        return metropolis_walk(rng, self.problem.rows, *more, self.points[chain], count, thin)
+
+    @property
+    def sweeps_at_once(self) -> int:
+        """Return the sweeps of a chain that count as one: those of all rungs between two exchanges."""
+        return SWEEPS * len(self.ladders[0].rungs) if self.ladders else 1
+
+    def relax(self) -> bool:
+        """Give each chain relaxed copies, if it has none and that may help; return True if it was done."""
+        if self.ladders or not may_relax(self.problem.rows):
+            return False
+        self.ladders = [Ladder.of(self.problem.rows, point) for point in self.points]
+        return True
 
     def warm_up(self) -> None:
         """Run a few short runs to adapt the size of each cell's moves and the choice of patterns."""
