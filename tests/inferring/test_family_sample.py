@@ -119,6 +119,14 @@ def test_small_trees_are_seen_whole(rng):
     assert FamilySample.of(search.state, 7) is None
 
 
+def test_a_giant_family_is_left_out_of_a_sample(rng):
+    """Of 14 families the last one of those whose turn comes holds most parts."""
+    cells = states([20] * 13 + [2000])
+    measured = noisy(cells, rng.poisson(3, cells.n), laplace_tree(cells, "1/2"), rng)
+    sample = FamilySample.of(searched(cells, measured)[0].state, 300)
+    assert 20 <= len(sample.nodes) - 15 <= 300
+
+
 def test_one_family_of_many_parts_is_seen_whole(rng):
     cells = states([12])
     search, _ = searched(cells, noisy(cells, np.full(12, 5), laplace_tree(cells), rng))

@@ -162,7 +162,8 @@ def pass_cost(child_ptr: Integers, low: NDArray, high: NDArray) -> float:
 
 BEGIN, SAMPLE_PARTS = 1000, 5000
 """Parts of a level, where it has more, from which the search begins, and from which hyperparameters are estimated."""
-GOLDEN = (5**0.5 - 1) / 2
+GOLDEN, MOST_OVER = (5**0.5 - 1) / 2, 2
+"""Spread of the families that are chosen, and how many times too many parts they may have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +194,12 @@ class FamilySample(TreeState):
         for _ in nested.margins[1:]:
             parents = levels[-1]
             share = min(enough / max(sizes[parents].sum(), 1), 1.0)
-            kept = np.where((np.arange(len(parents)) * GOLDEN) % 1.0 < share, sizes[parents], 0)
+            turn = (np.arange(len(parents)) * GOLDEN) % 1.0
+            kept = np.where(turn < share, sizes[parents], 0)
+            if kept.sum() > MOST_OVER * enough:  # a giant family is among them
+                inner = np.flatnonzero(kept)
+                inner = inner[np.argsort(turn[inner])]
+                kept[inner[1:][np.cumsum(kept[inner])[1:] > enough]] = 0
             children.append(kept)
             within = np.arange(kept.sum()) - np.repeat(np.cumsum(kept) - kept, kept)
             levels.append(np.repeat(nested.child_ptr[parents], kept) + within)
