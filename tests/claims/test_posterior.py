@@ -78,7 +78,7 @@ def leave_a_cell_alone(monkeypatch, seed, *, claimed):
     """Moves that never touch one cell, from one start: the posterior's part with other counts there is out of reach."""
     (tables,) = enumerated(*two_places(seed, places=1, mean=0.7))
     cell = int(np.argmax(tables.masses @ tables.tables**2 - (tables.masses @ tables.tables) ** 2))
-    honest_join, honest_starts = walk_module.join, walk_module._starts
+    honest_join, honest_starts = walk_module.join, walk_module.starts_apart
 
     def joined(*given):
         kept = [
@@ -92,7 +92,7 @@ def leave_a_cell_alone(monkeypatch, seed, *, claimed):
         return [honest_starts(*given)[0].copy() for _ in given[-2]]
 
     monkeypatch.setattr(walk_module, "join", joined)
-    monkeypatch.setattr(walk_module, "_starts", one_start)
+    monkeypatch.setattr(walk_module, "starts_apart", one_start)
     return cell
 
 

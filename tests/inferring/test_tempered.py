@@ -112,7 +112,9 @@ def test_without_published_ranges_nothing_is_relaxed(rng):
 def test_chains_that_are_stuck_go_on_with_relaxed_copies(rng, monkeypatch):
     """Every run of several sweeps to a draw is taken to be stuck here."""
     monkeypatch.setattr(lattice_moves, "STUCK", 0.0)
-    monkeypatch.setattr("trueup.inferring.walk.ESS", 850.0)  # so that the first run is too short
+    monkeypatch.setattr(
+        "trueup.inferring.walk.AIMED_EFFECTIVE_SIZE", 850.0
+    )  # so that the first run is too short
     relaxes, relax = [], Walk.relax
     monkeypatch.setattr(Walk, "relax", lambda walk: relaxes.append(relax(walk)) or relaxes[-1])
     cells = crossing(2, 4)

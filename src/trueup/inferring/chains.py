@@ -34,7 +34,7 @@ from trueup.model.prior import Hierarchical
 from trueup.run import Deadline, cores
 from trueup.version import __version__
 
-MIN_EFFECTIVE_SAMPLE_SIZE = 400.0
+AIMED_EFFECTIVE_SIZE = 400.0
 """Effective size of every watched number at which chains are not made longer."""
 MIN_DIAGNOSED_DRAWS = 1000
 """Draws that the diagnostics rest on, at least."""

@@ -18,8 +18,8 @@ from trueup.inferring.chain_driver import (
     until_long_enough,
 )
 from trueup.inferring.chains import (
+    AIMED_EFFECTIVE_SIZE,
     MIN_DIAGNOSED_DRAWS,
-    MIN_EFFECTIVE_SAMPLE_SIZE,
     ChainLimit,
     OutOfTimeError,
     refuses_settings,
@@ -176,7 +176,7 @@ class _Chains(OfWalk):
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer:
         """Return a longer run, with more draws, more steps at slow places, or more sweeps between draws."""
-        walk, lacks = self.walk, MORE * MIN_EFFECTIVE_SAMPLE_SIZE / found["smallest_ess"] - 1.0
+        walk, lacks = self.walk, MORE * AIMED_EFFECTIVE_SIZE / found["smallest_ess"] - 1.0
         nearly = lacks < NEARLY and found["largest_r_hat"] <= found["r_hat_allowed"]
         more, apart = 1.0, 1
         if not nearly and found["smallest_ess"] > HELPED * self.least:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from trueup.inferring.chain_driver import Verdict, told_cost
 from trueup.inferring.chains import (
-    MIN_EFFECTIVE_SAMPLE_SIZE,
+    AIMED_EFFECTIVE_SIZE,
     START_NOISE_DEVIATIONS,
     ChainLimit,
     diagnosed_in_pieces,
@@ -254,7 +254,7 @@ class LinkedWalk:
         """Return the diagnostics of a run: R-hat and effective sample sizes of all counts and ratios."""
         watched = [(level, *diagnosed_in_pieces(values)) for level, values in self._watched(run)]
         verdict = Verdict(
-            r_hat_by_chance(sum(len(ess) for *_, ess in watched), MIN_EFFECTIVE_SAMPLE_SIZE, 2 * len(run))
+            r_hat_by_chance(sum(len(ess) for *_, ess in watched), AIMED_EFFECTIVE_SIZE, 2 * len(run))
         )
         self.slowest = np.full(self.problem.cells.shape[0], np.inf)
         cells, seen = self.problem.cells, set[str]()
@@ -274,7 +274,7 @@ class LinkedWalk:
         return {
             "sweeps": self.sweeps,
             **found,
-            "aimed": found["smallest_ess"] >= MIN_EFFECTIVE_SAMPLE_SIZE
+            "aimed": found["smallest_ess"] >= AIMED_EFFECTIVE_SIZE
             and found["largest_r_hat"] <= found["r_hat_allowed"],
             "moves_known_to_connect": self.problem.connected,
             **described_slopes(self.problem.public.names, self.slopes),
@@ -282,7 +282,7 @@ class LinkedWalk:
 
     def prolonged(self) -> float:
         """Give slow places more steps and others fewer; return the ratio of the new to the old total."""
-        return self._prolong(1.5 * MIN_EFFECTIVE_SAMPLE_SIZE, 0.5)
+        return self._prolong(1.5 * AIMED_EFFECTIVE_SIZE, 0.5)
 
     def shortened(self) -> float:
         """Undo the last increase of steps, which did not help; return the ratio of the new to the old total."""

@@ -11,12 +11,12 @@ import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError, InfeasibleError
 from trueup.inferring.chain_driver import MIN_EFFECTIVE_SIZE
-from trueup.inferring.chains import MIN_EFFECTIVE_SAMPLE_SIZE, ChainLimit, run_side_by_side
+from trueup.inferring.chains import AIMED_EFFECTIVE_SIZE, ChainLimit, run_side_by_side
 from trueup.inferring.components import table_moves, with_vectors
 from trueup.inferring.connect import Joined, join
 from trueup.inferring.method import Progress
+from trueup.inferring.starts import starts_apart
 from trueup.inferring.tempered import SWEEPS, Ladder, may_relax
 from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance, tail_sizes
 from trueup.kernel.table_walks.metropolis import Tuning, metropolis_walk, survey
@@ -31,12 +31,8 @@ WARM_UP_RUNS = 8
 MIN_RELATIVE_TURNS, FINENESS = 0.25, 4
 """Least turns of a cell to those of an average one, and how many turns an average one has."""
 MOST_WATCHED = 4000
-START_SDS = 3
-"""Distance of chains' starts from the centre of a rough posterior, in its standard deviations."""
 SECONDS_PER_KERNEL_CALL = 0.25
 """Seconds that a call of the kernel takes, about, before it listens to an interruption."""
-START_SECONDS, MIN_START_SECONDS = 60.0, 1.0
-"""Seconds in which a table to start from is sought, and those that are left to it past a deadline."""
 SURVEYED_MOVES_PER_PATTERN = 300
 """Moves of each pattern that are tried to see whether they keep what is exact."""
 
@@ -103,7 +99,7 @@ class Walk:
         moves = table_moves(state.cells, active, {level(m.level) for m in margins})
         centre, wide = problem.estimate()
         limit = ChainLimit(deadline or Deadline.of())
-        points = _starts(state, values, problem, centre, wide, rngs, limit.deadline)
+        points = starts_apart(state, values, problem, centre, wide, rngs, limit.deadline)
         joined = join(problem, state.cells.shape, moves, points[0])
         moves = with_vectors(moves, joined.vectors)
         shares = survey(rngs[0], problem.rows, moves, problem.fixed, SURVEYED_MOVES_PER_PATTERN)
@@ -201,7 +197,7 @@ class Walk:
         r_hat, ess = diagnose(watched)
         tails = tail_sizes(watched)
         sd = watched.std(axis=(0, 1))
-        limit = r_hat_by_chance(watched.shape[2], MIN_EFFECTIVE_SAMPLE_SIZE)
+        limit = r_hat_by_chance(watched.shape[2], AIMED_EFFECTIVE_SIZE)
         found = {
             "sweeps": self.sweeps,
             "thinned_by": thin,
@@ -220,13 +216,11 @@ class Walk:
             ),
             "aimed": bool(
                 r_hat.max() <= limit
-                and ess.min() >= MIN_EFFECTIVE_SAMPLE_SIZE
-                and tails.min() >= MIN_EFFECTIVE_SAMPLE_SIZE / 4
+                and ess.min() >= AIMED_EFFECTIVE_SIZE
+                and tails.min() >= AIMED_EFFECTIVE_SIZE / 4
             ),
         }
-        return found, float(
-            max(MIN_EFFECTIVE_SAMPLE_SIZE / ess.min(), MIN_EFFECTIVE_SAMPLE_SIZE / 4 / tails.min())
-        )
+        return found, float(max(AIMED_EFFECTIVE_SIZE / ess.min(), AIMED_EFFECTIVE_SIZE / 4 / tails.min()))
 
     def _sums(self, run: NDArray[np.int64]) -> NDArray:
         """Return sums of several cells, which may mix differently from single cells."""
@@ -245,63 +239,3 @@ def _watched(state: LinearProblem) -> Any:
     sizes = np.cumsum([cells.size(m) for m in several])
     rows = [margin_rows(cells, m) for m, size in zip(several, sizes) if size <= MOST_WATCHED]
     return scipy.sparse.vstack([scipy.sparse.csr_array((0, cells.n)), *rows], format="csr")
-
-
-def _starts(
-    state, values, problem: RowProblem, centre, wide, rngs, deadline: Deadline
-) -> list[NDArray[np.int64]]:
-    """Return starting tables that lie far apart, in pairs at opposite ends."""
-    starts, away = [], np.zeros(len(centre))
-    for chain, rng in enumerate(rngs):
-        away = (
-            -away
-            if chain % 2
-            else START_SDS * rng.normal(size=len(centre)) * np.minimum(wide, 1 + np.abs(centre))
-        )
-        starts.append(start_near(state, values, problem, centre + away, deadline))
-    return starts
-
-
-def start_near(state, values, problem: RowProblem, target: NDArray, deadline: Deadline) -> NDArray[np.int64]:
-    """Return a table that satisfies all hard rules, near a target, searched for `START_SECONDS` seconds or the time left."""
-    seconds = min(START_SECONDS, max(deadline.left(), MIN_START_SECONDS))
-    low, high = problem.box
-    target = np.clip(np.rint(target), low, high)
-    matrix, least, most = problem.limits
-    if not matrix.shape[0]:
-        return target.astype(np.int64)
-    n, one = len(target), scipy.sparse.eye_array(len(target), format="csr")
-    # |x - target| lies below a variable of its own, which is minimised.
-    rows = scipy.sparse.block_array([[matrix, None], [one, -one], [one, one]], format="csr")
-    ends = (
-        np.concatenate([least, np.full(n, -np.inf), target]),
-        np.concatenate([most, target, np.full(n, np.inf)]),
-    )
-    found: Any = scipy.optimize.milp(
-        np.concatenate([np.zeros(n), np.ones(n)]),
-        constraints=scipy.optimize.LinearConstraint(rows, *ends),
-        integrality=np.concatenate([np.ones(n), np.zeros(n)]),
-        bounds=scipy.optimize.Bounds(
-            np.concatenate([low, np.zeros(n)]), np.concatenate([high, np.full(n, np.inf)])
-        ),
-        options={"time_limit": seconds, "mip_rel_gap": 0.2},
-    )
-    if found.x is None:
-        if found.status == 2:
-            raise no_counts(state, values)
-        raise ConvergenceError(
-            f"no table of {n:,} counts to start from was found in {seconds:.0f} s",
-            needed="fewer counts: some thousands at most where rules cross",
-            remedy="infer one place or one table, or relax a rule; `trueup release` states standard errors for tables of any "
-            "size",
-        )
-    return np.clip(np.rint(found.x[:n]), low, high).astype(np.int64)
-
-
-def no_counts(state: LinearProblem, values: NDArray) -> InfeasibleError:
-    """Return the error for exact values that no table satisfies; it names contradictory rows if it finds them."""
-    error = state.conflict(values, integer=True)
-    return error or InfeasibleError(
-        "no table of whole numbers satisfies the constraints within the bounds of the noise",
-        remedy="check that the laws, values and constraints belong to the same tables",
-    )

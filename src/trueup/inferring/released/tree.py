@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring.chain_driver import Longer, refuse_forecast, until_long_enough
 from trueup.inferring.chains import (
+    AIMED_EFFECTIVE_SIZE,
     MIN_DIAGNOSED_DRAWS,
-    MIN_EFFECTIVE_SAMPLE_SIZE,
     ChainLimit,
     OutOfTimeError,
     thinned,
@@ -293,7 +293,7 @@ class _TreeChains:
         """Return diagnostics of every count of the tree."""
         r_hat, ess = diagnose(run)
         allowed, worst, least = (
-            r_hat_by_chance(run.shape[2], MIN_EFFECTIVE_SAMPLE_SIZE),
+            r_hat_by_chance(run.shape[2], AIMED_EFFECTIVE_SIZE),
             float(r_hat.max()),
             float(ess.min()),
         )
@@ -301,7 +301,7 @@ class _TreeChains:
         return {
             "r_hat": r_hat,
             "ess": ess,
-            "passed": worst <= allowed and least >= MIN_EFFECTIVE_SAMPLE_SIZE,
+            "passed": worst <= allowed and least >= AIMED_EFFECTIVE_SIZE,
             "record": record,
         }
 
@@ -352,7 +352,7 @@ def draw_tree(
         refused = (
             "R-hat {largest_r_hat:.3f} (at most {r_hat_allowed:.3f} is asked for), effective draws {smallest_ess:.0f} "
             "(at least {ess:.0f}) after {sweeps:,} sweeps; {more}"
-        ).format(**found["record"], ess=MIN_EFFECTIVE_SAMPLE_SIZE, sweeps=chains.thin * kept, more=more)
+        ).format(**found["record"], ess=AIMED_EFFECTIVE_SIZE, sweeps=chains.thin * kept, more=more)
     return Drawn(
         np.ascontiguousarray(thinned(judged.run, draws)[:, :, leaves]),
         independent=False,
