@@ -27,7 +27,7 @@ from trueup.inferring.tree_estimate import (
     until_given_up,
 )
 from trueup.inferring.tree_parts import drawn_from
-from trueup.inferring.tree_search import MOST_LOST, MOST_LOST_BY_PARTS, SolutionSearch
+from trueup.inferring.tree_search import MOST_LOST_BY_PARTS, SolutionSearch
 from trueup.inferring.tree_state import DEPTHS, ROUGHLY, TreeState, by_margin, holds_all_levels
 from trueup.inferring.tree_work import AllowedWork, FamilySample, TooCostly, pass_cost, spent_exactly
 from trueup.kernel.messages.partition import Partition, partition_tree
@@ -232,7 +232,7 @@ class TreeExact(InferenceMethod):
         points = count_points(first) if free.any() and cut is None else 0
         _announce_rest(search, sample, points, progress)
         odds = estimate_odds(search, splits, estimate.theta, families, progress) if families else None
-        most_lost = MOST_LOST_BY_PARTS if search.may_be_whole else MOST_LOST
+        most_lost = MOST_LOST_BY_PARTS if search.may_be_whole else np.inf
         top = odds.top if odds else search.by_parts(cut, self.tolerance, most_lost) if cut else None
         solved = top.solved if top else search.whole(self.tolerance)
         deeper = partial(search.at, splits, self.tolerance)

@@ -152,7 +152,7 @@ class SolutionSearch:
         except ConvergenceError:
             return -np.inf
 
-    def by_parts(self, cut: Partition, tolerance: float, most_lost: int = MOST_LOST) -> Top:
+    def by_parts(self, cut: Partition, tolerance: float, most_lost: float = np.inf) -> Top:
         """Solve the top of a cut tree, given the messages of its parts."""
         above: list[NDArray] = []  # what shallower tables said of it
         splits = tuple(map(coded, self.splits or no_splits(len(self.depth))))
@@ -227,7 +227,7 @@ class SolutionSearch:
         attempt: Callable[[Factors], Attempt[Outcome]],
         short: Callable[[Outcome], NDArray],
         tolerance: float,
-        most_lost: int = MOST_LOST,
+        most_lost: float = np.inf,
     ) -> Outcome:
         """Deepen tables that are too short, until the mass left out is within the tolerance.
 
@@ -259,7 +259,7 @@ class SolutionSearch:
                 continue
             self.state.refuse_contradiction(self.values, uncoded(factors))
             deeper, lost = self.depth < self.last, lost + 1 if solved.dropped > LOST else 0
-            if not deeper.any() or tried.complete or lost == most_lost:
+            if not deeper.any() or tried.complete or lost == min(most_lost, MOST_LOST):
                 break
             named = short(solved) & deeper
             self.depth[named if named.any() else deeper] += 1

@@ -167,8 +167,9 @@ def _telling_paths(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     [('Men',), ('Women',)]
     >>> _telling_paths([("B01_001E", "Total"), ("B01_002E", "Total", "Male")])
     [('Total',), ('Male',)]
-    >>> _telling_paths([("Households", "Number"), ("Head", "Men", "Tap"), ("Head", "Men", "Well"), ("Head", "Women", "Tap")])[1:]
-    [('Men', 'Tap'), ('Men', 'Well'), ('Women', 'Tap')]
+    >>> crossed = [("Head", sex, source) for sex in ("Men", "Women") for source in ("Tap", "Well")]
+    >>> _telling_paths([("Total", "Number"), *crossed])[1:]
+    [('Men', 'Tap'), ('Men', 'Well'), ('Women', 'Tap'), ('Women', 'Well')]
     """
     below = [path[1:] for path in paths]
     if all(below) and len(set(below)) == len(paths) and all(_CODE.fullmatch(path[0]) for path in paths):
