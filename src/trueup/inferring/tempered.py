@@ -128,5 +128,8 @@ class Ladder:
         for k in range(len(self.rungs) - 1):
             pair = np.stack(self.tables[k : k + 2])
             here, there = (log_densities(rows, pair) for rows in self.rungs[k : k + 2])
-            if math.log(1 - rng.random()) < here[1] + there[0] - here[0] - there[1]:
+            now, then = here[0] + there[1], here[1] + there[0]
+            if (
+                now == -np.inf or math.log(1 - rng.random()) < then - now
+            ):  # a start may be impossible: laws have holes
                 self.tables[k], self.tables[k + 1] = self.tables[k + 1], self.tables[k]

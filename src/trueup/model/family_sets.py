@@ -66,7 +66,7 @@ def cyclic(cells: Cells, margins: Sequence[Margin]) -> SpecError | None:
     >>> cyclic(cells, pairs[:2]) is None
     True
     >>> print(cyclic(cells, pairs).needed)
-    tables without a ring; the smallest joint table that breaks this one is 'all x a x b x c' (27 cells)
+    tables without a ring; the smallest joint table that contains this ring is 'all x a x b x c' (27 cells)
     """
     tables, sets = _largest(cells, margins)
     if crossed := _crossed(cells, sets):

@@ -236,7 +236,7 @@ def told(error: BaseException, label: str) -> TrueupError:
     Examples
     --------
     >>> print(told(KeyError("a confidential value"), "measuring part 3"))
-    measuring part 3 failed with KeyError at unknown place. To do: report it; then continue with --resume.
+    measuring part 3 failed with KeyError at unknown place. To do: report this as an error in trueup; then continue with --resume.
     """
     if isinstance(error, TrueupError):
         return error

@@ -50,9 +50,9 @@ def test_the_basis_generates_every_solution(rows):
 @pytest.mark.parametrize(
     ("n", "rows", "kind", "message"),
     [
-        (2, [[0.5, 1]], SpecError, "non-integer"),
-        (2, [[1, 1], [0, 0]], SpecError, "invariant 1 is over an empty set"),
-        (3, [[1, 1]], SpecError, "over 2 cells"),
+        (2, [[0.5, 1]], SpecError, "not whole numbers"),
+        (2, [[1, 1], [0, 0]], SpecError, "invariant 1 counts no cell"),
+        (3, [[1, 1]], SpecError, "coefficients for 2 cells"),
         (2, [[1, 0], [0, 1]], PrivacyError, "determine every cell"),
         (4, table_margins(1, 4), PrivacyError, "determine every cell"),
         (3, [[1, 0, 1], [1, 1, 0], [0, 1, 1]], PrivacyError, "determine every cell"),

@@ -117,15 +117,13 @@ def _pairs_above(rows: Sequence[Row], at: int) -> tuple[list[tuple[str, str]], i
 def _pair(row: Row) -> tuple[str, str] | None:
     """Return the name and the text of a row that holds these alone; blank texts for a blank row, None for another one."""
     held = [cell for cell in row if cell.strip(":")]
-    if len(held) == 1 and ":" in held[0]:
+    named = bool(held) and ":" in held[0]  # else a name and a number are a row of a table
+    if len(held) == 1 and named:
         held = [part.strip() for part in held[0].split(":", 1)]
     if not held:
         return "", ""
-    return (
-        (held[0].rstrip(": "), held[1])
-        if len(held) == 2 and all(held) and not numeric_cells(held[:1])
-        else None
-    )
+    told = len(held) == 2 and all(held) and not numeric_cells(held[: 1 if named else 2])
+    return (held[0].rstrip(": "), held[1]) if told else None
 
 
 def _names(row: Row, header: Row, below: Sequence[Row]) -> bool:
