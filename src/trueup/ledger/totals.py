@@ -280,5 +280,5 @@ class Totals:
 
 
 def spent_in(currency: str, loss: Loss) -> Fraction:
-    """Return the amount that a loss takes from a cap in a currency; a rho cap is charged for every loss."""
+    """Return the privacy loss in the unit of a cap (epsilon, rho or delta); every loss has a rho."""
     return {"epsilon": loss.epsilon, "rho": loss.zcdp, "delta": loss.delta}[currency]

@@ -263,7 +263,7 @@ class Cells:
         return Margin(self.tree.levels[0], kept)
 
     def recodes(self, names: Collection[str]) -> tuple[Recode, ...]:
-        """Return the view of every attribute in a table by the named attributes and recodes, in cell order.
+        """Return how each attribute enters a table: by its values, by a named recode, or summed out; in cell order.
 
         Raises
         ------

@@ -183,7 +183,7 @@ class FamilyCells(Cells):
         return self.parts[table].label(cell - self.starts[table])
 
     def zero_cells(self, zeros: Iterable[Mapping[str, str]]) -> NDArray[np.bool_]:
-        """Return a mask `(n,)` of structural zeros in all tables that have their attributes."""
+        """Return a mask `(n,)` of structural zeros; a zero holds in every table that has all its attributes."""
         return np.concatenate([_zeros_of(part, zeros) for part in self.parts])
 
     def tally(self, index: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -79,7 +79,7 @@ def _leading_variance_terms(shares: Reals, times: Reals) -> NDArray[np.int64]:
 def noise_weights(
     expected: Expected, swept: Swept, precisions: Reals, target: Target, cell, context: int
 ) -> Iterator[tuple[Reals, Reals, Reals]]:
-    """Yield weights of noise terms in a target's error, their numbers, and precisions of their tables."""
+    """Yield, for groups of equal noise terms in an error, their weights, numbers of terms, and their tables' precisions."""
     model, marginal = expected.model, expected.marginal(target.margin)
     for level, times, x in _covariances(model, swept, expected.level(target.margin), marginal, cell, context):
         for (at, table), p in zip(model.tables, precisions):

@@ -216,7 +216,7 @@ def about_local_optima(solves: int, agree: int) -> str:
 def least_of_mechanisms(
     task: PlanningTask, wanted: Sequence[tuple[Margin, float, bool]], *, fixed: bool = False
 ) -> float | None:
-    """Return the smallest rho of any Gaussian mechanism; None if it is not known."""
+    """Return the smallest rho with which any Gaussian mechanism meets the targets; None if it is not known."""
     expected, spec = task.expected, task.spec
     zeros = expected.fold is not None and not expected.fold.trivial
     if zeros or any(not contribution(spec, q).exact for q in spec.queries):

@@ -174,7 +174,7 @@ class Down(_Reconciling):
     seed: int
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
-        """Return True if its tables, the leaves for the parts below and its report are committed."""
+        """Return True if the part has written its tables, its report, and the counts that the parts below it start from."""
         tables = (folder.tables.find(f"{number}-{part}") for number, _ in folder.released_by(part.layer))
         below = part.layer == len(folder.cut.layers) - 1 or folder.settled.find(f"leaves-{part}")
         return bool(folder.settled.find(f"report-{part}") and below and all(tables))

@@ -164,7 +164,7 @@ class StoredRelease(Release):
 
     @cached_property
     def left_out(self) -> LeftOut | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return the noisy number of records that a limit left out, if it was measured; read alone from the bundle."""
+        """Return the noisy number of records that a limit left out, or None if it was not measured."""
         if self.spec.left_out is None:
             return None
         with connect(folders=[self.folder / "public"], threads=1) as connection:

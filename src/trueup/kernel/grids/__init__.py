@@ -56,7 +56,7 @@ def _quadratic(xo, c):
 
 @njit(cache=True, error_model="numpy")
 def parabolas(xo, log):
-    """Return `(2 n, 3)` coefficients of the quadratic interpolation of a log density in each half gap."""
+    """Return `(2 n, 3)` coefficients of quadratic interpolations of a log density, on each half of every grid interval."""
     n = len(xo)
     out = np.zeros((2 * n, 3))
     for h in range(2 * n):

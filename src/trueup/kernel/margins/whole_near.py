@@ -122,7 +122,7 @@ def _flat(sums: Sequence[np.ndarray]) -> np.ndarray:
 
 @njit(cache=True)
 def _ascend(y, members, ptr, needs, prices, temperature):
-    """Maximise the dual exactly in one line's price after another."""
+    """Maximise the dual by exact coordinate ascent: the multiplier of one sum after another."""
     for _ in range(PRICE_SWEEPS):
         largest = 0.0
         for line in range(ptr.size - 1):

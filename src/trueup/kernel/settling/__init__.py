@@ -227,7 +227,7 @@ class ChildLaws(NamedTuple):
 
 @njit(cache=True)
 def write_laws(children_of, totals, a, points, prices, steps, u, beyond, laws):
-    """Find every parent's multiplier, write the children's laws, and return the log evidence of a.
+    """Find each parent's multiplier, write the children's laws, and return the log evidence of the concentration `a`.
 
     Parameters
     ----------

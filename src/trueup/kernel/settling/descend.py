@@ -347,7 +347,7 @@ class _Level:
         return self.estimates if self.parents is None else self.metric.tie(self.estimates, self.parents)
 
     def settle(self, chain: Sequence[Marginal], how: Settling, zeros: np.ndarray | None) -> _Result:
-        """Settle the marginals of the settling sequence in turn."""
+        """Fit or draw the marginals of a sequence, each given those before it."""
         parents = np.zeros(self.metric.counts.size, np.int64)
         worst, misplaced, iterations = np.zeros(parents.size), parents, 0
         coarse, x = self.fixed, np.zeros(0)

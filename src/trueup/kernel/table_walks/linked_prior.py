@@ -70,7 +70,7 @@ def _log_children(places, state, level, v, c, around):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _log_kappa(places, state, columns, g, level, log, hyper):
-    """Return the log density of the log concentration of a pool's compositions or tables at a level."""
+    """Return the log posterior density of the log concentration that one group of columns has at a level."""
     kappa, total = math.exp(log), -0.5 * ((log - math.log(hyper[2])) / hyper[3]) ** 2
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
         for c in columns:

@@ -151,7 +151,7 @@ class ByChange(Perturbation):
 
     @property
     def period(self) -> int:
-        """Return how many of the last rows repeat for ever."""
+        """Return how many of the last rows are used in turn for all larger counts."""
         return 1
 
     @property

@@ -223,7 +223,7 @@ class CellKey(ByChange):
 
     @property
     def period(self) -> int:
-        """Return how many of the last rows repeat for ever."""
+        """Return how many of the last rows are used in turn for all larger counts."""
         return self.repeat
 
     @cached_property

@@ -115,7 +115,7 @@ class CountInterval(OneValue, Perturbation):
         return np.where(inside, 0.0, -np.inf)
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and largest true count, whatever value represents the code."""
+        """Return the smallest and the largest true count that the code may stand for, as arrays of the values' shape."""
         high = NO_LIMIT if self.high is None else self.high
         shape = np.shape(published)
         return np.full(shape, self.low, np.int64), np.full(shape, high, np.int64)

@@ -162,7 +162,7 @@ def _by_kinds(kinds: Sequence[str]) -> Iterator[list[int]]:
 
 
 def _by_depths(depths: Sequence[int]) -> list[list[int]]:
-    """Return assignments of rows by depth, for parts below their sum and for parts above it."""
+    """Return the parent of each row by its depth, twice: if rows of parts follow their sum, and if they precede it."""
     back = parents_of(depths[::-1])[::-1]
     return [parents_of(depths), [len(depths) - 1 - row if row >= 0 else -1 for row in back]]
 
