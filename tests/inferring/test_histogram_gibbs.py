@@ -457,6 +457,16 @@ def test_large_problems_keep_more_draws_a_sweep_and_say_their_sweeps(rng, monkey
         assert f"{sweeps:,} sweeps of all places" in posterior.promise
 
 
+def test_chains_start_near_least_squares_where_the_default_release_finds_no_table(rng, monkeypatch):
+    def found_none(*_):
+        raise ConvergenceError("no table was found")
+
+    monkeypatch.setattr(ColumnProblem, "start", found_none)
+    cells, laws, record = blocks(rng)
+    posterior = infer(record, HistogramGibbs(), spec=constraints_of(cells, laws), draws=200)
+    assert posterior.draws.shape[2] == cells.n
+
+
 def test_areas_off_the_hierarchy_have_intervals(rng):
     cells, laws, record = blocks(rng)
     posterior = infer(record, HistogramGibbs(tier="approximate"), spec=constraints_of(cells, laws), draws=200)

@@ -197,7 +197,7 @@ BAD = [
      InfeasibleError, "exceeds its upper limit at '000'"),
     ("limits that differ within a tract",
      lambda f: limited(f, "1", spec=LIMITED.replace('"block", attributes', '"tract", attributes')),
-     DataError, "gives tract '00' two limits"),
+     DataError, "gives two limits for the tract '00'"),
     ("limits without a list of places",
      lambda f: release(f, spec=LIMITED.replace('kind = "records"', 'kind = "counts", count = "n", keys = "public"')),
      SpecError, "the column 'homes' of the public list of places"),

@@ -66,7 +66,7 @@ def test_twins_of_one_task_publish_one_draw(cluster, tmp_path):
 
 def test_another_release_on_an_executor_is_refused(cluster, monkeypatch):
     monkeypatch.setattr(spark, "__version__", "0.0.0")
-    with pytest.raises(TrueupError, match=r"has trueup \d.*this driver has 0\.0\.0.*same release"):
+    with pytest.raises(TrueupError, match=r"has trueup \d.*this driver has 0\.0\.0.*same version"):
         cluster._refuse_other_release()
 
 
