@@ -72,6 +72,19 @@ def test_totals_added_from_noisy_cells_are_left_out(tmp_path, title, layout, kin
         assert published == shown.size
 
 
+def test_the_law_that_a_list_gives_stays_where_totals_are_left_out(tmp_path):
+    _file(tmp_path / "t.csv", _cells(np.random.default_rng(4), "added"), TITLES["nothing"], "long")
+    lines = ["count;published;probability", "1;0;0.5", "1;1;0.25", "1;2;0.25", "2;1;0.5", "2;2;0.5"]
+    (tmp_path / "law.csv").write_text("\n".join(lines) + "\n")
+    draft = draft_published([tmp_path / "t.csv", tmp_path / "law.csv"])
+    assert any(text.endswith("they are left out") for text in draft.undecided)
+    measured = read_perturbed(parse_perturbed(draft.text), [tmp_path / "t.csv"])
+    assert sum(len(values) for values in measured.values) == 54
+    (law,) = {header.law for header in measured.headers}
+    assert law.name == "cell-key"
+    assert "0.25" in str(law.transitions)
+
+
 def test_where_places_stand_in_one_column_totals_are_left_out_by_hand(tmp_path):
     """The list of places tells which rows are totals: the draft says how to leave them out, and that leads to 54 cells."""
     shown = _cells(np.random.default_rng(6), "added")[:9]

@@ -14,7 +14,7 @@ from trueup.files import is_csv, is_parquet, is_workbook
 from trueup.io.published.drafting.above import all_above, write_indented_places
 from trueup.io.published.drafting.added import without_totals
 from trueup.io.published.drafting.apart import of_finest_kind
-from trueup.io.published.drafting.deviations import listed_variances
+from trueup.io.published.drafting.deviations import listed_variances, lists_beside
 from trueup.io.published.drafting.joined import joined
 from trueup.io.published.drafting.keys import Draft, Pointers, pointers_of
 from trueup.io.published.drafting.look import look_at, texts_of
@@ -96,8 +96,9 @@ def draft_published(
             remedy="if numbers stand in the middle of text, write them into cells of their own; or write the spec by hand as "
             "docs/perturbed.md shows, with `skip`, `header` and `below` for the place of the table",
         )
-    seen, variances, noise = listed_variances(files, seen)
-    seen, law, of_law = listed_transitions(files, seen)
+    beside = [*lists_beside(files, seen)]
+    seen, variances, noise = listed_variances(beside, seen)
+    seen, law, of_law = listed_transitions(beside, seen)
     geography, pointers = _places_of(files, geography)
     listed = places_looked_up(files, seen) if geography is None else None
     seen, lists = _without_lists(seen, listed.pointers.places if listed else frozenset())
@@ -131,7 +132,7 @@ def draft_published(
                 and not _has_errors(draft)
                 and (kept := sums_kept(measured, [*noise_laws], shown=True))
             ):
-                text, todo = _without_totals(draft, text, title)
+                text, todo = _without_totals(draft, text, title, law)
                 undecided.append(
                     said_of_kept(kept, "had noise of its own: they were added from perturbed cells", todo)
                 )
@@ -165,11 +166,11 @@ def _has_errors(draft: Draft) -> bool:
     return any(entry.seen.errors or entry.seen.variance is not None for entry in draft.entries)
 
 
-def _without_totals(draft: Draft, text: str, title: str) -> tuple[str, str]:
+def _without_totals(draft: Draft, text: str, title: str, law: str | None) -> tuple[str, str]:
     """Return the spec without totals, or with them where they are not told, and what is left to do."""
     if (finest := without_totals(draft)) is None:
         return text, "leave their rows out by `only`, and their columns out of `cell`"
-    return written(finest, title, {})[0], "they are left out"
+    return written(finest, title, {}, law)[0], "they are left out"
 
 
 def _without_lists(seen: list[SeenTable], places: frozenset[str]) -> tuple[list[SeenTable], list[str]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trueup.files import is_parquet, is_workbook
 from trueup.io.published.drafting.apart import label_of
@@ -31,14 +31,22 @@ _DEVIATION = re.compile(
 )
 
 
+class ListBeside(NamedTuple):
+    """A short file or sheet that may be a list: its name, its rows, and the tables of all others."""
+
+    name: str
+    rows: list[Row]
+    others: list[SeenTable]
+
+
 def listed_variances(
-    files: Sequence[str | Path], seen: Sequence[SeenTable]
+    lists: Sequence[ListBeside], seen: Sequence[SeenTable]
 ) -> tuple[list[SeenTable], dict[str, str], list[str]]:
     """Return tables without lists of noise, the variance that these give each name (a fraction in text), and what is said of it.
 
     Names are those of tables, of columns of values or of values of attributes.
     """
-    for name, rows, others in lists_beside(files, seen):
+    for name, rows, others in lists:
         known = {each.casefold() for table in others for each in _names(table)}
         for way in (rows, [*map(list, zip_longest(*rows, fillvalue=""))]):
             if found := _named_variances(way, known):
@@ -50,10 +58,8 @@ def listed_variances(
     return [*seen], {}, []
 
 
-def lists_beside(
-    files: Sequence[str | Path], seen: Sequence[SeenTable]
-) -> Iterator[tuple[str, list[Row], list[SeenTable]]]:
-    """Yield what may be a list, a short file or sheet: its name, its rows, and the tables of the others."""
+def lists_beside(files: Sequence[str | Path], seen: Sequence[SeenTable]) -> Iterator[ListBeside]:
+    """Yield each short file or sheet, which may be a list, with the tables of the others."""
     for file in files:
         for sheet in _sheets(file):
             others = [t for t in seen if (t.file, t.sheet) != (Path(file).name, sheet)]
@@ -62,7 +68,7 @@ def lists_beside(
                 continue
             rows = best_rows(file, sheet)[0]
             if len(rows) <= MOST_NAMES and all(len(row) <= MOST_NAMES for row in rows):
-                yield sheet or Path(file).name, rows, others
+                yield ListBeside(sheet or Path(file).name, rows, others)
 
 
 def _sheets(file: Any) -> Sequence[str | None]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import product
-from pathlib import Path
 
-from trueup.io.published.drafting.deviations import lists_beside
+from trueup.io.published.drafting.deviations import ListBeside
 from trueup.io.published.drafting.seen import SeenTable
 from trueup.io.published.perturbed.grid import Row
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, Convention, read_number
 from trueup.model.toml import inline_table
 
 SLACK = 1e-3
-"""By how much the printed probabilities of a count may miss 1."""
+"""Largest difference from 1 of the sum of the printed probabilities of a count."""
 _COUNT = re.compile(r"[≥>=]*\s*(\d{1,3})\b.*")
 _CHANGE = re.compile(r"[+−-]?\s?\d{1,3}")
 Rows = dict[int, dict[int, float]]
@@ -22,10 +21,11 @@ Rows = dict[int, dict[int, float]]
 
 
 def listed_transitions(
-    files: Sequence[str | Path], seen: Sequence[SeenTable]
+    lists: Sequence[ListBeside], seen: Sequence[SeenTable]
 ) -> tuple[list[SeenTable], str | None, list[str]]:
     """Return tables without a list of transition probabilities, the law that it gives, and what is said of it."""
-    for name, rows, others in lists_beside(files, seen):
+    for name, rows, beside in lists:
+        others = [table for table in beside if any(table is other for other in seen)]
         for found in (*_long(rows), *_wide(rows)):
             counts = sorted(found)
             if counts not in ([*range(len(counts))], [*range(1, len(counts) + 1)]) or len(counts) < 2:

@@ -22,7 +22,7 @@ from trueup.io.published.drafting.sums import column_numbers
 
 _CODE = re.compile(r"(?=.*[A-Za-z])(?=.*\d)[\w.-]+")
 _OVER = "take WHOLE out of `where` in all cells of its entry"
-"""What to do where a value of columns holds another."""
+"""Remedy if one value of columns includes another."""
 _OTHERS = ("other", "all others", "rest")
 Cell = tuple[SeenColumn, dict[str, str]]
 
