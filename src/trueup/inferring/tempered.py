@@ -78,6 +78,11 @@ def relaxed(rows: Rows, penalty: float) -> Rows:
     return rows._replace(factors=factors, table=np.concatenate(tables))
 
 
+def rungs_of(rows: Rows) -> list[Rows]:
+    """Return the factors of all rungs, of which the first are the posterior's."""
+    return [rows, *(relaxed(rows, one) for one in penalties(len(_sums(rows))))]
+
+
 @dataclass(eq=False)
 class Ladder:
     """A chain and its relaxed copies.
@@ -94,9 +99,8 @@ class Ladder:
     tables: list[NDArray[np.int64]]
 
     @classmethod
-    def of(cls, rows: Rows, table: NDArray[np.int64]) -> Ladder:
-        """Place copies of a table on all rungs."""
-        rungs = [rows, *(relaxed(rows, one) for one in penalties(len(_sums(rows))))]
+    def of(cls, rungs: list[Rows], table: NDArray[np.int64]) -> Ladder:
+        """Place copies of a table on all rungs, which chains share."""
         return cls(rungs, [table.copy() for _ in rungs])
 
     def walk(

@@ -17,7 +17,7 @@ from trueup.inferring.components import table_moves, with_vectors
 from trueup.inferring.connect import Joined, join
 from trueup.inferring.method import Progress
 from trueup.inferring.starts import starts_apart
-from trueup.inferring.tempered import SWEEPS, Ladder, may_relax
+from trueup.inferring.tempered import SWEEPS, Ladder, may_relax, rungs_of
 from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance, tail_sizes
 from trueup.kernel.table_walks.metropolis import Tuning, metropolis_walk, survey
 from trueup.layouts.linear import LinearProblem
@@ -178,7 +178,8 @@ class Walk:
         """Give each chain relaxed copies, if it has none and that may help; return True if it was done."""
         if self.ladders or not may_relax(self.problem.rows):
             return False
-        self.ladders = [Ladder.of(self.problem.rows, point) for point in self.points]
+        rungs = rungs_of(self.problem.rows)
+        self.ladders = [Ladder.of(rungs, point) for point in self.points]
         return True
 
     def warm_up(self) -> None:
