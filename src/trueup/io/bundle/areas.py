@@ -1,6 +1,6 @@
-"""Released counts of areas that are not in the hierarchy (school districts, places, watersheds), and their maps.
+"""Released counts summed over areas that are not in the hierarchy, such as school districts or watersheds.
 
-One file: a map is read for nothing but the sums over its areas.
+The mapping of places to areas is read here, because nothing else uses it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from trueup.model.spec import Spec
 from trueup.model.tree import Tree
 
 THE_AREA = quoted("the area")
-"""The column of areas: no key is called so."""
+"""Name of the column of areas in SQL; no key column has this name."""
 
 
 def refuse_taken_area_name(column: str, taken: list[str]) -> None:
-    """Refuse a column of areas that is called as one of the release."""
+    """Refuse a name for the column of areas that a column of the release already has."""
     if column.casefold() in [name.casefold() for name in taken]:
         raise DataError(
             f"the areas are named '{column}', but the released tables have a column of that name",
@@ -42,7 +42,7 @@ def refuse_taken_area_name(column: str, taken: list[str]) -> None:
 
 
 def register_areas(connection: Any, mapping: Any, column: str, keys: list[str], level: str) -> list[str]:
-    """Register the table of the areas' places after checking every row; return the keys that tell places apart there."""
+    """Check every row of a mapping, register it as the table `areas`, and return the key columns that identify a place."""
     table = open_table(mapping, connection)
     keys = _telling_keys(connection, keys, table.columns())
     require(table, [column, *keys])
@@ -62,7 +62,7 @@ def register_areas(connection: Any, mapping: Any, column: str, keys: list[str], 
 
 
 def _telling_keys(connection: Any, keys: list[str], given: list[str]) -> list[str]:
-    """Return the keys of places that a mapping has if they alone tell all places apart; otherwise all."""
+    """Return the mapping's key columns if they identify every place of the release; otherwise return all key columns."""
     held = [key for key in keys if key in given]
     apart = f"SELECT count(DISTINCT ({', '.join(map(quoted, held))})) = count(*) FROM places"
     return held if held and connection.execute(apart).fetchall()[0][0] else keys
@@ -118,7 +118,7 @@ def write_areas(
     column: str = AREA,
     memory: str = "2GB",
 ) -> int:
-    """Sum the released counts of a bundle over areas that are given as lists of its finest places.
+    """Sum a bundle's released counts over areas, each of which is given as a list of finest places.
 
     Every area gets the sum of its places, so that areas agree with each other and with every published table.
     Nothing is measured for them: it costs no privacy, but the errors of their places add up, and an area
@@ -142,7 +142,7 @@ def write_areas(
     column
         Name of the mapping's column of areas, and of the file's.
     memory
-        What DuckDB may hold in memory.
+        Memory that DuckDB may use, such as '2GB'.
 
     Returns
     -------
@@ -219,7 +219,7 @@ def write_areas(
 
 
 def _kept(cells: Cells, attributes: Sequence[str] | None) -> list[tuple[Attribute, Recode]]:
-    """Return the attributes to keep, each with the recode that it is kept as."""
+    """Return pairs of an attribute to keep and the recode under which it is kept."""
     names = [a.name for a in cells.attributes] if attributes is None else attributes
     seen = list(zip(cells.attributes, cells.recodes(names)))
     if lost := [a.name for a, recode in seen if not recode.name and not a.partition]:
@@ -231,20 +231,20 @@ def _kept(cells: Cells, attributes: Sequence[str] | None) -> list[tuple[Attribut
 
 
 def _error_classes(manifest: Mapping[str, Any], margin: Margin) -> tuple[ErrorClass, ...]:
-    """Return the expected errors of a table of the finest places by size of count; empty if unknown."""
+    """Return the expected errors of a table of the finest places, one for each size class of counts; empty if unknown."""
     written = manifest.get("expected errors")
     return ExpectedErrors.read(written).tables.get(margin, ()) if written else ()
 
 
 def _squared_margin(classes: Sequence[ErrorClass], count: str) -> str:
-    """Return the squared 90 % margin of error of a place's count, as an SQL expression."""
+    """Return an SQL expression for the squared 90 % margin of error of a place's count."""
     found = [(c.lowest, float(c.margin(90)) ** 2) for c in classes]
     others = "".join(f"WHEN {count} >= {low} THEN {square!r} " for low, square in reversed(found[1:]))
     return f"CASE {others}ELSE {found[0][1]!r} END" if others else repr(found[0][1])
 
 
 def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec, kept: set[str]) -> str:
-    """Return the files of the finest table as SQL, their digests checked; of a family, the table with the kept attributes."""
+    """Return the finest released table (in a family, the one by the kept attributes) as SQL, after checking digests."""
     last, every = spec.levels[-1].name, {a.name for a in spec.attributes}
     counts = manifest.get("counts", ())
     by = [e for e in counts if e["level"] == last and set(e["attributes"]) <= every]
@@ -267,7 +267,7 @@ def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec, kept: set[str
 
 
 def _register_places(connection: Any, folder: Path, spec: Spec) -> list[str]:
-    """Register the table of the finest places; return its key columns."""
+    """Register the finest places as the SQL table `places`; return the names of its key columns."""
     prefix = f"{spec.levels[-1].name}."
     places = open_table(folder / "public" / "places.parquet", connection)
     keys = [name.removeprefix(prefix) for name in places.columns() if name.startswith(prefix)]
@@ -290,7 +290,7 @@ def _area_sums_sql(
     kept: list[tuple[Attribute, Recode]],
     classes: Sequence[ErrorClass],
 ) -> str:
-    """Return the query for every area's counts and margins of error; groups without records count zero."""
+    """Return the query for the counts and margins of error of every area; a group without records counts zero."""
     for at, (attribute, recode) in enumerate(kept):
         groups = np.array(recode.groups)
         connection.register(f"values{at}", {"value": np.array(attribute.values), "position": groups})

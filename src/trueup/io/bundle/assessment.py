@@ -1,4 +1,4 @@
-"""Assessments on disk: under `internal/` unless their truth is public.
+"""Assessments on disk, under `internal/` unless the true counts are public.
 
 assessment.json        methods, budgets, replicates, seed, flags, what was cut
 spec.toml              the spec as it was given
@@ -40,7 +40,7 @@ _SUMMARY = dict.fromkeys(FIELDS, "text") | {
     "units": "whole",
 }
 _UNKNOWN = ("value", "mc_error")
-"""Figures that may be missing: of what nothing is known, and errors of what replicates do not vary."""
+"""Columns that may lack a value: unknown figures, and errors of figures that do not vary between replicates."""
 _PLACES = ("internal", "public")
 
 
@@ -77,17 +77,17 @@ def write_assessment(out: str | Path, spec_text: str, assessment: Assessment, pa
 
 
 def holds_assessment(folder: str | Path) -> bool:
-    """Return True if a folder is an assessment."""
+    """Return True if a folder holds an assessment."""
     return any((Path(folder) / place / MANIFEST).is_file() for place in _PLACES)
 
 
 def is_confidential(folder: str | Path) -> bool:
-    """Return True if a folder is an assessment whose truth was not declared public."""
+    """Return True if a folder holds an assessment whose true counts were not declared public."""
     return holds_assessment(folder) and not read_assessment(folder)[0].public
 
 
 def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
-    """Read an assessment back with its spec; figures of single counts are left in their files."""
+    """Read an assessment and its spec, without the figures of single counts, which stay in files of their own."""
     inside = next((p for place in _PLACES if (p := Path(folder) / place / MANIFEST).is_file()), None)
     if inside is None:
         raise BundleError(f"'{folder}' holds no assessment", remedy="run `trueup assess`")
@@ -106,7 +106,7 @@ def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
 
 
 def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> None:
-    """Write the figures of every single count of a table as one long table.
+    """Write the error figures of every single count of a table in long format, one row for each figure.
 
     Texts are joined to numbers inside DuckDB: millions of rows repeat a few names and keys.
     """
@@ -129,7 +129,7 @@ def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> N
 
 
 def _parts(assessment: Assessment, margin: Margin) -> tuple[Columns, Columns]:
-    """Return the labels of every part of the long table, and the rows of all parts end to end."""
+    """Return a row of labels for each method, budget and statistic, and the values of all of them, concatenated."""
     labels: list[tuple[str, str, str, str]] = []
     found: list[tuple] = []
     for (method, budget, table), figures in assessment.figures.items():

@@ -20,23 +20,23 @@ from trueup.model.cells import Cells
 
 Integers = NDArray[np.int64]
 LARGEST_COUNT = 1 << 53
-"""Counts of draws are below this in size, so that their sums stay exact."""
+"""Absolute values of drawn counts are below this, so that sums stay exact."""
 MOST_ROWS = 1 << 28
-"""Rows of a file of draws, at most."""
+"""Largest number of rows in a file of draws."""
 
 
 @dataclass(frozen=True, eq=False)
 class DrawsInParts:
-    """A posterior's draws `(1, draws, n)` in several files; a file holds all draws of some cells, or some of these draws.
+    """Draws `(1, draws, n)` of a posterior in several files, each with some of the cells and all or some of the draws.
 
     Attributes
     ----------
     folder, files
-        Where they are, and their digests by name.
+        Folder of the files, and the digest of each file by name.
     cells
         The finest cells.
     draws
-        How many draws of each there are.
+        Number of draws of each cell.
     """
 
     folder: Path
@@ -51,11 +51,11 @@ class DrawsInParts:
 
     @property
     def size(self) -> int:
-        """Return the number of counts in all."""
+        """Return the number of counts: draws times cells."""
         return prod(self.shape)
 
     def whole(self) -> Integers:
-        """Return all draws."""
+        """Return all draws `(1, draws, n)`, read from every file."""
         found, seen = np.zeros(self.shape[1:], np.int64), 0
         for rows, cells, counts in self._parts(np.ones(self.cells.shape[0], bool)):
             found[rows, cells] = counts
@@ -65,9 +65,9 @@ class DrawsInParts:
         return found[None]
 
     def sums(self, leaf: Integers, edges: Integers, kept: NDArray[np.bool_]) -> Integers:
-        """Return draws `(1, draws, k)` of sums over lowest places, `leaf[edges[i]:edges[i + 1]]`, and the columns kept.
+        """Return draws `(1, draws, k)` of sums over groups of finest places and over the kept columns.
 
-        Of files that hold none of these places, keys alone are read.
+        Group `i` is `leaf[edges[i]:edges[i + 1]]`. Only keys are read from files that hold none of these places.
         """
         order, group = np.argsort(leaf, kind="stable"), np.repeat(np.arange(len(edges) - 1), np.diff(edges))
         leaf, group, found = leaf[order], group[order], np.zeros((self.draws, len(edges) - 1), np.int64)
@@ -87,7 +87,7 @@ class DrawsInParts:
         return found[None]
 
     def _parts(self, asked: NDArray[np.bool_]) -> Iterator[tuple[slice, Integers, Integers]]:
-        """Yield, for each file that holds a requested place, its slice of the draws, its cells, and the counts."""
+        """Yield the slice of draws, the cells, and the counts `(draws, cells)` of each file that holds a requested place."""
         for name, written in self.files.items():
             path = self.folder / name
             if not path.is_file() or digest(path) != written:
@@ -111,7 +111,7 @@ class DrawsInParts:
             yield slice(first, first + several), cells, counts.reshape(several, -1)
 
     def _cells(self, connection: Any, path: Path) -> tuple[Integers, int]:
-        """Return the cells of a file in the order of its rows, and its first draw."""
+        """Return the cells in a file, in the order of rows, and the number of the first draw in it."""
         keys, names = list(self.cells.tree.keys[-1]), [a.name for a in self.cells.attributes]
         kinds = columns_of(connection, [path])
         if any(kinds.get(column) not in KINDS["whole"] for column in ("draw", "count")):
@@ -132,7 +132,7 @@ class DrawsInParts:
         return place, int(first)
 
     def _places(self, columns: Sequence[NDArray]) -> Integers:
-        """Return the places of the last level with these keys; far below 0 where there is none."""
+        """Return the place of the last level for each key, or a large negative number if the key is unknown."""
         known = self._known
         return np.array([known.get(key, -(1 << 40)) for key in zip(*(c.tolist() for c in columns))], np.int64)
 

@@ -27,7 +27,7 @@ from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import Ratio
 
 LARGEST_DRAWS = 1 << 32
-"""More counts in all draws than this are not read whole."""
+"""Largest number of counts, in all draws together, that is read at once."""
 _RESTORE = "infer again, or restore the folder"
 
 
@@ -39,9 +39,9 @@ def read_posterior(folder: str | Path, *, memory: int | None = None) -> Posterio
     Parameters
     ----------
     folder
-        The folder: its manifest names the release that it is of, and its draws.
+        The folder of the posterior, with its manifest.
     memory
-        Bytes that may be held; by default any.
+        Bytes that may be used; by default there is no limit.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def read_posterior(folder: str | Path, *, memory: int | None = None) -> Posterio
 
 
 def open_posterior(folder: str | Path, *, memory: int | None = None) -> Posterior:
-    """Read a posterior back as `read_posterior` does, but leave draws that were written by parts in their files."""
+    """Read a posterior as `read_posterior` does, but leave draws that were written by parts in their files."""
     folder = Path(folder)
     manifest = _read_manifest(folder)
     shape = (manifest["shape"]["chains"], manifest["shape"]["draws"], manifest["shape"]["cells"])
@@ -118,7 +118,7 @@ def is_posterior(folder: Path) -> bool:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest, and check every file against its digest."""
+    """Read a posterior's manifest, and check every file against its digest, except draws that are read later."""
     if not is_posterior(folder):
         bundle = (folder / MANIFEST).is_file()
         raise BundleError(
@@ -171,7 +171,7 @@ def _cells(folder: Path, manifest: Mapping[str, Any]) -> Cells:
 
 
 def _of_tables(whole: Cells, tables: Sequence[Margin]) -> Cells:
-    """Return the full cross if its table was written, else the family of the tables."""
+    """Return the cells of the full cross if its table was written; otherwise the family of the written tables."""
     listed = [whole.margin(table) for table in tables if not table.where]
     one = not listed or any(whole.contains(whole.finest, table) for table in listed)
     return whole if one else family_of(whole, listed)
@@ -193,7 +193,7 @@ def _names_of_draws(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _draws(folder: Path, names: Iterable[str], shape: tuple[int, int, int]) -> NDArray[np.int64]:
-    """Read the counts of all draws, file after file, in their order: draw after draw, cell after cell."""
+    """Read counts `(chains, draws, cells)` from files that hold them draw after draw, cell after cell."""
     if prod(shape) > LARGEST_DRAWS:
         raise BundleError(
             f"'{folder}' holds too many draws to be read at once", needed="fewer draws (--draws)"
@@ -209,7 +209,7 @@ def _draws(folder: Path, names: Iterable[str], shape: tuple[int, int, int]) -> N
 
 
 def _counts(path: Path, most: int) -> NDArray:
-    """Read one file's column of counts, of at most so many rows."""
+    """Read the column of counts from one file, which may hold at most `most` rows."""
     table = _table_name(path)
     with connect(files=[path], threads=1) as connection, quiet_duckdb(f"'{path.name}'"):
         if path.suffix == ".parquet" and columns_of(connection, [path]).get("count") not in KINDS["whole"]:

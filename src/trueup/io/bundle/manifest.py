@@ -41,7 +41,7 @@ _KEYS = {"measurements": _MEASURED, "release": _MEASURED | {"checks", "counts", 
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest with the digest of every other public file, which completes the bundle."""
+    """Complete a bundle: write the manifest, with the digest of every other public file."""
     names = public_files(folder)
     with ThreadPoolExecutor() as threads:
         files = dict(zip(names, threads.map(digest, (folder / "public" / name for name in names))))
@@ -50,13 +50,13 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def public_files(folder: Path) -> list[str]:
-    """Name the files that this process wrote into `public/`, as a manifest lists them."""
+    """Return the paths of all files in `public/`, relative to it, in sorted order."""
     public = folder / "public"
     return [str(path.relative_to(public)) for path in sorted(public.rglob("*")) if path.is_file()]
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read a bundle's manifest."""
+    """Read a bundle's manifest; refuse a damaged one, another format, and links."""
     try:
         manifest = read_json(folder / MANIFEST)
         known = manifest["format"] == FORMAT
@@ -81,7 +81,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _refuse_strange(manifest: Mapping[str, Any]) -> None:
-    """Raise ValueError, KeyError or TypeError if a name, an amount or a law is not a known one."""
+    """Raise ValueError, KeyError or TypeError if a name, an amount or a law in a manifest is invalid."""
     from trueup.io.bundle.schema import refuse_misshapen
 
     refuse_misshapen(manifest)
@@ -102,7 +102,7 @@ def _refuse_strange(manifest: Mapping[str, Any]) -> None:
 
 
 def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
-    """Raise KeyError or TypeError if a required part is missing."""
+    """Raise KeyError or TypeError if a manifest lacks a required part."""
     parts = [(manifest, _KEYS.get(manifest["kind"], _KEYS["release"]))]
     parts += [(header, _HEADER) for header in manifest["headers"]]
     parts += [(manifest["method"], {"method"})] if "method" in manifest else []
@@ -112,7 +112,7 @@ def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
 
 
 def seal_of(parts: Mapping[str, str]) -> str:
-    """Return the seal on what was drawn: SHA-256 over the digests of all files of measurements, in order.
+    """Return the seal of the drawn measurements: the SHA-256 of the digests of all their files, in order.
 
     Examples
     --------
@@ -125,12 +125,12 @@ def seal_of(parts: Mapping[str, str]) -> str:
 
 
 def measured_file(part: str) -> str:
-    """Return the path within `public/` of a part's measurements."""
+    """Return the path of a part's measurements, relative to `public/`."""
     return f"measurements/part-{part}.parquet"
 
 
 def read_spec(folder: Path, manifest: Mapping[str, Any] | None = None) -> tuple[str, Spec]:
-    """Read a bundle's spec as text and parsed; raise BundleError if it was altered or cannot be read.
+    """Return a bundle's spec as text and as an object; raise BundleError if it was altered or cannot be read.
 
     The manifest is given where the folder does not hold it yet.
     """
@@ -146,7 +146,7 @@ def read_spec(folder: Path, manifest: Mapping[str, Any] | None = None) -> tuple[
 
 
 def refuse_altered(folder: Path, manifest: Mapping[str, Any], only: Sequence[str] | None = None) -> None:
-    """Refuse a bundle in which a public file, of all or of those named, is missing, altered or not listed."""
+    """Raise BundleError if one of the named public files (by default all) is missing, altered or not listed."""
     files = manifest["files"]
     names = list(files) if only is None else only
     if lost := [name for name in names if name not in files]:
@@ -156,7 +156,7 @@ def refuse_altered(folder: Path, manifest: Mapping[str, Any], only: Sequence[str
 
 
 def altered(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Name every public file that is missing or altered, and which of the two."""
+    """Yield the name and the fault of every listed public file that is missing or altered."""
     paths = {name: folder / "public" / name for name in manifest["files"]}
     held = {name: path for name, path in paths.items() if path.is_file()}
     yield from ((name, "is missing") for name in paths if name not in held)
@@ -167,12 +167,12 @@ def altered(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, st
 
 
 def listed(manifest: Mapping[str, Any], pattern: str) -> list[str]:
-    """Name the files of a pattern that the manifest lists; other files in `public/` are never opened."""
+    """Return the listed files that match a pattern; unlisted files in `public/` are never opened."""
     return sorted(name for name in manifest["files"] if PurePosixPath(name).match(pattern))
 
 
 def unlisted(folder: Path) -> list[str]:
-    """Name the files in `public/` that the manifest does not list."""
+    """Return the paths of the files in `public/` that the manifest does not list."""
     public = folder / "public"
     listed = {MANIFEST.name, *read_manifest(folder)["files"]}
     held = (p.relative_to(public).as_posix() for p in public.rglob("*") if not p.is_dir())
@@ -180,17 +180,17 @@ def unlisted(folder: Path) -> list[str]:
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of a public file."""
+    """Return the SHA-256 digest of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 LONGEST_NAME = 100
-"""Bytes of a table's file name; that of a measurement holds two of them, and a character may take four."""
+"""Largest size (bytes) of a table's file name: a longer name may hold two of them, and file systems allow 255."""
 
 
 def slug(margin: Margin) -> str:
-    """Return the file name of a margin's table; a long one ends in a digest, because file systems stop at 255 bytes.
+    """Return the file name of a margin's table; a name above 100 bytes is shortened and ends in a digest.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def slug(margin: Margin) -> str:
 
 
 def header_out(header: Measured) -> dict[str, Any]:
-    """Return a measured margin as a manifest's entry."""
+    """Return the manifest entry of a measured margin."""
     return {
         "query": header.query,
         **margin_out(header.margin),
@@ -220,32 +220,32 @@ def header_out(header: Measured) -> dict[str, Any]:
 
 
 def header_in(entry: Mapping[str, Any]) -> Measured:
-    """Read a measured margin from a manifest's entry."""
+    """Return the measured margin that a manifest entry describes."""
     noisy = entry["law"] != Exact.name
     law = law_named(entry["law"]).from_parameters(entry["parameters"]) if noisy else Exact()
     return Measured(entry["query"], margin_in(entry), law)
 
 
 def margin_out(margin: Margin) -> dict[str, Any]:
-    """Return a margin as a manifest's entry."""
+    """Return the manifest entry of a margin."""
     where = {"where": [dict(each) for each in margin.where]} if margin.where else {}
     weights = {"weights": list(margin.weights)} if margin.weights else {}
     return {"level": margin.level, "attributes": list(margin.attributes), **where, **weights}
 
 
 def margin_in(entry: Mapping[str, Any]) -> Margin:
-    """Read a margin from a manifest's entry."""
+    """Return the margin that a manifest entry describes."""
     margin = Margin(entry["level"], tuple(entry["attributes"]))
     return margin.among(entry.get("where", ()), entry.get("weights", ()))
 
 
 def guarantee_out(guarantee: Guarantee) -> dict[str, Any]:
-    """Return a guarantee as JSON, with amounts as rational text."""
+    """Return a guarantee as JSON values, with exact amounts as text such as '1/2'."""
     return json.loads(json.dumps(asdict(guarantee), default=str))
 
 
 def guarantee_in(entry: Mapping[str, Any]) -> Guarantee:
-    """Read a guarantee from JSON."""
+    """Return the guarantee that a manifest entry describes."""
     exact = {name: amount(entry[name]) for name in ("amount", "delta")}
     change = entry.get("change")
     return Guarantee(
@@ -276,7 +276,7 @@ def _read_public_file(folder: Path, name: str) -> str:
 
 
 def read_published_spec(text: str, manifest: Mapping[str, Any]) -> PerturbedSpec:
-    """Return the spec of published tables with the margins that were found in them."""
+    """Return the spec of published tables, with the margins that the manifest lists for each table."""
     from trueup.model.perturbed import parse_perturbed
 
     spec = parse_perturbed(text)

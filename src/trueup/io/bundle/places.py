@@ -1,4 +1,4 @@
-"""The public places of a bundle."""
+"""The file of a bundle's public places: keys, names and limits on every level."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from trueup.model.spec import Spec
 from trueup.model.tree import Tree
 
 MAX_PLACES = 200_000_000
-"""Places of a bundle."""
+"""Largest number of places of a bundle."""
 
 
 @dataclass(frozen=True, eq=False)
 class _OfHolders:
-    """A column of larger places by place of the last level, made only for requested rows: a nation's would take gigabytes."""
+    """A column of a higher level, expanded to the places of the last level only for requested rows, to save memory."""
 
     values: NDArray
     leaves: NDArray[np.int64]
@@ -42,7 +42,7 @@ class _OfHolders:
 
 
 def write_places(path: Path, cells: Cells, connection: Any = None) -> None:
-    """Write the public places of the last level with their keys on every level."""
+    """Write the public places of the last level, each with keys, names and limits on every level."""
     tree, columns = cells.tree, {}
     for level, name in enumerate(tree.levels):
         leaves, keys = tree.leaf_ptr(level), tree.keys[level] if tree.keys else {}
@@ -57,7 +57,7 @@ def write_places(path: Path, cells: Cells, connection: Any = None) -> None:
 
 
 def read_places(path: Path, spec: Spec, most: int = MAX_PLACES) -> Tree:
-    """Read the public places back, at most so many.
+    """Read a bundle's public places; refuse a file with more than `most` places.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def read_place_levels(
     most: int = MAX_PLACES,
     fractional: Collection[str] = (),
 ) -> Tree:
-    """Read places with known levels and columns of limits, some of which need not be whole.
+    """Read public places, given the levels and each level's columns of limits, some of which may be fractional.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def read_place_levels(
 def _kinds(
     path: Path, levels: Sequence[str], limited: Sequence[Collection[str]]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the kinds of the columns in the places' file, and the columns that may lack values."""
+    """Return the kind of every column in the file of places, and the columns that may lack values."""
     with connect(files=[path], threads=1) as connection:
         held = columns_of(connection, [path])
     names = [f"{level}@name" for level in levels if f"{level}@name" in held]
@@ -112,7 +112,7 @@ def _kinds(
 
 
 def limit_column(level: str, name: str) -> str:
-    """Return the column of the places' file with a level's limits of that name in the spec."""
+    """Return the name of the column, in the file of places, that holds a limit of a level."""
     return f"{level}@limit {name}"
 
 

@@ -36,7 +36,7 @@ MOST_ROWS, ROW_GROUP_ROWS = 1 << 21, 1 << 19
 """Most rows of a file of draws, and rows of one of its row groups."""
 PLACES = "places.parquet"
 AT_ONCE = 2
-"""Files that are written at once: each holds a group of rows."""
+"""Number of files that are written at once; each holds a group of rows in memory."""
 
 
 def write_posterior(
@@ -55,11 +55,11 @@ def write_posterior(
     out
         A new folder.
     draws
-        Whether to write the draws.
+        True to write the draws.
     as_csv
-        CSV instead of Parquet.
+        True to write CSV instead of Parquet.
     page
-        Its report, if there is to be one.
+        HTML of the report; empty for none.
     areas
         Columns of a table of areas off the hierarchy; see `trueup.inferring.questions`.
 
@@ -122,7 +122,7 @@ def margins(posterior: Posterior) -> list[Margin]:
 
 
 def _columns_of_cells(cells: Cells) -> dict[str, NDArray]:
-    """Return keys, names and attributes of every cell; for a family of tables, the table and label."""
+    """Return columns with the keys, names and attributes of every cell; for a family of tables, its table and label."""
     if not cells.is_family:
         return named_columns(cells, cells.finest)
     tables = cells.finest_tables
@@ -131,7 +131,7 @@ def _columns_of_cells(cells: Cells) -> dict[str, NDArray]:
 
 
 def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: str) -> None:
-    """Write the draws as one file, or as a folder of files if there are many, which readers take as one table."""
+    """Write the draws as one file or, if there are many, as a folder of files that readers take as one table."""
     _, draws, n = posterior.draws.shape
     counts = posterior.draws.reshape(-1, n)
     paths, files = [folder / f"draws.{ending}"], -(-len(counts) // max(1, MOST_ROWS // n))
@@ -142,7 +142,7 @@ def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: st
 
 
 def write_parquet_in_groups(path: Path, columns: Mapping[str, NDArray], *given: Any, **more: Any) -> None:
-    """Write columns to Parquet, in groups of rows as large as readers of draws want."""
+    """Write columns to Parquet, in groups of `ROW_GROUP_ROWS` rows."""
     write_parquet(path, columns, *given, together=ROW_GROUP_ROWS, **more)
 
 
@@ -153,7 +153,7 @@ def write_drawn(
     draws: int,
     write: Callable = write_parquet_in_groups,
 ) -> None:
-    """Write counts `(chains * draws, n)` as rows to files, equally many draws to each, with the columns of the `n` cells.
+    """Write counts `(chains * draws, n)` as rows with the columns of each cell, divided evenly among the files.
 
     DuckDB reads the counts where they are, and looks keys up by the number of the cell. Some files are written at once.
     """
@@ -180,7 +180,7 @@ def write_drawn(
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """Return the digest of every file, by its name."""
+    """Return the digest of every file in a folder, by its path within the folder."""
     names = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): digest(path) for path in names}
 

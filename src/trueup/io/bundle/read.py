@@ -1,6 +1,6 @@
-"""Records read back from the files of a bundle.
+"""Measurements and releases read from the files of a bundle.
 
-One file: every record of a bundle is read by the same checks.
+Both are read by the same checks.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from trueup.model.records.release import Miss, Release
 from trueup.model.spec import Spec
 
 MAX_CELLS_READ = 200_000_000
-"""More cells than this are not read whole."""
+"""Largest number of cells that is read at once."""
 
 
 def read_measurements(folder: str | Path) -> Measurements:
-    """Read the measurements of a bundle.
+    """Read the measurements of a bundle, after checking every public file against its digest.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def read_measurements(folder: str | Path) -> Measurements:
 
 
 def read_release(folder: str | Path) -> Release:
-    """Read a release back from its bundle.
+    """Read a release from its bundle, after checking every public file against its digest.
 
     Raises
     ------
@@ -122,7 +122,7 @@ class StoredRelease(Release):
 
     @cached_property
     def measurements(self) -> Measurements:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return its measurements, read from the bundle."""
+        """Return the measurements of the release, read from the bundle."""
         return _measurements(self.folder, self.manifest)
 
     @cached_property
@@ -131,7 +131,7 @@ class StoredRelease(Release):
 
     @cached_property
     def counts(self) -> NDArray:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return its finest counts, read from the bundle."""
+        """Return the finest counts of the release, read from the bundle."""
         tables = self.measurements.cells.finest_tables
         if lost := [margin for margin in tables if margin not in self._tables]:
             raise BundleError(f"'{self.folder}' holds no counts of '{lost[0]}'", remedy="restore the bundle")
@@ -139,12 +139,12 @@ class StoredRelease(Release):
 
     @cached_property
     def errors(self) -> dict[Margin, NDArray]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return the standard errors (counts) of the tables that state them."""
+        """Return the standard errors (counts) of every table that states them, by margin."""
         return {margin: errors for margin, (_, errors) in self._tables.items() if errors is not None}
 
     @cached_property
     def headers(self) -> tuple[Measured, ...]:
-        """Return the headers of all measurements."""
+        """Return the header of every measured margin: query, margin and noise law."""
         return tuple(header_in(entry) for entry in self.manifest["headers"])
 
     @cached_property
@@ -154,12 +154,12 @@ class StoredRelease(Release):
 
     @property
     def digest(self) -> str:
-        """Return the digest of its measurements."""
+        """Return the digest of the measurements, as the manifest states it."""
         return self.manifest["measurements"]
 
     @property
     def parts(self) -> int:
-        """Return in how many parts it was measured."""
+        """Return the number of parts in which the release was measured."""
         return len(self.manifest.get("parts", "1"))
 
     @cached_property
@@ -177,19 +177,19 @@ class StoredRelease(Release):
 
     @cached_property
     def misses(self) -> tuple[Miss, ...]:
-        """Return how far its counts are from the noisy ones."""
+        """Return the root mean square difference of released and noisy counts, for each query and level."""
         return tuple(Miss(**miss) for miss in self.manifest["misses"])
 
 
 def read_released_tables(folder: Path, cells: Cells) -> dict[Margin, NDArray]:
-    """Read every released table of a bundle, in the order of its margin's groups."""
+    """Return the counts `(groups,)` of every released table of a bundle, by margin."""
     manifest = read_manifest(folder)
     refuse_unreleased(folder, manifest)
     return {margin: counts for margin, (counts, _) in _released_tables(folder, manifest, cells).items()}
 
 
 def refuse_unreleased(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Refuse a bundle of measurements alone."""
+    """Refuse a bundle that holds measurements but no released counts."""
     if "counts" not in manifest:
         raise BundleError(
             f"'{folder}' holds measurements but no released counts", remedy="run `trueup reconcile`"
@@ -206,7 +206,7 @@ def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
 
 
 def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
-    """Read measurements as the files hold them, without checking their digests."""
+    """Read a bundle's measurements without checking the digests of the files."""
     _, spec = read_spec(folder, manifest)
     cells = problem_cells(
         spec, read_places(folder / "public" / "places.parquet", spec, manifest["levels"][-1]["places"])
@@ -264,7 +264,7 @@ def _header(cells: Cells, entry: Mapping[str, Any]) -> Measured:
 def _released_tables(
     folder: Path, manifest: Mapping[str, Any], cells: Cells
 ) -> dict[Margin, tuple[NDArray, NDArray | None]]:
-    """Return every released table, with its standard errors if it states them."""
+    """Return the counts and, if stated, the standard errors of every released table, by margin."""
     public, found = folder / "public", {}
     with connect(folders=[public]) as connection:
         for entry in manifest["counts"]:
@@ -274,19 +274,19 @@ def _released_tables(
 
 
 def refuse_beyond(folder: Path, memory: int | None, *, each: int = BYTES_PER_CELL) -> None:
-    """Refuse a bundle that needs more memory than it is given.
+    """Refuse a bundle whose counts need more memory than is allowed.
 
     Parameters
     ----------
     memory
         Bytes; None if no limit is given.
     each
-        Bytes of every finest cell, with what is made of it.
+        Bytes needed for each finest cell, derived arrays included.
 
     Raises
     ------
     TrueupError
-        Saying about how much it needs.
+        If it needs more; the message says about how much.
     """
     if memory is None:
         return
@@ -296,7 +296,7 @@ def refuse_beyond(folder: Path, memory: int | None, *, each: int = BYTES_PER_CEL
 
 
 def refuse_large(folder: Path, cells: Cells) -> None:
-    """Refuse a bundle of more cells than memory should hold at once."""
+    """Refuse a bundle with more finest cells than may be held in memory at once."""
     if cells.n > MAX_CELLS_READ:
         raise BundleError(
             f"'{folder}' holds {cells.n:,} finest counts, too many to be read at once",

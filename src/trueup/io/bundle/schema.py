@@ -1,4 +1,4 @@
-"""Types of all parts of a manifest, and of an assessment, that are read."""
+"""Types of the parts of a manifest and of an assessment, which are checked before the parts are used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Currency = Literal["epsilon", "rho"]
 
 
 class _Part(BaseModel):
-    """A part with known keys; unknown keys belong to a later version and are ignored."""
+    """A part of a manifest with known keys; unknown keys are ignored, because a later version may have added them."""
 
     model_config = ConfigDict(strict=True, defer_build=True)
 
@@ -195,7 +195,7 @@ class _Stats(_Part):
 
 
 class KeptPosterior(_Part):
-    """The manifest of a posterior."""
+    """The manifest of a posterior, with the types of all parts that are read."""
 
     files: dict[str, str]
     title: str

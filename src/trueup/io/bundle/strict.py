@@ -1,4 +1,4 @@
-"""Limits on what is read from untrusted files: names by a grammar, bounded numbers and depth, and no links.
+"""Limits on untrusted files: names follow a grammar, size, depth and numbers are bounded, and links are refused.
 
 A bundle is public, and may come back from somebody who made it to be read here. So nothing in it is used as a path, as a
 number or as a structure before it was found to be one of ours.
@@ -24,7 +24,7 @@ from trueup.errors import BundleError
 from trueup.files.database import connect, parquet, quiet_duckdb, quoted, text_columns, unmasked
 
 LARGEST_TEXT = 64_000_000
-"""Bytes of a manifest or a spec: that of a nation with all its tables has less than one million."""
+"""Largest size (bytes) of a manifest or a spec; those of a nation with all its tables have less than one million."""
 _DEEPEST, _DIGITS = 50, 1000
 _PART = re.compile(r"[\w-][\w. -]{0,250}")
 _PATTERN = re.compile(r"[\w-][\w. *-]{0,250}")
@@ -45,7 +45,7 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON of bounded size, depth and length of numbers; raise OSError or ValueError otherwise."""
+    """Read a JSON file whose size, depth and numbers are bounded; otherwise raise OSError or ValueError."""
     try:
         held = json.loads(read_text(path), parse_int=_read_integer)
         _refuse_deep(held)
@@ -69,7 +69,7 @@ def _refuse_deep(held: Any, depth: int = 0) -> None:
 
 
 def amount(text: Any) -> Fraction:
-    """Read an exact amount, zero or more, of bounded length; raise ValueError otherwise.
+    """Return the fraction that a nonnegative number of bounded length states; otherwise raise ValueError.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def amount(text: Any) -> Fraction:
 
 
 def refuse_names(names: Iterable[Any], *, pattern: bool = False) -> None:
-    """Refuse names unlike those of files in a bundle: up to three parts, none hidden, none that leads elsewhere.
+    """Raise ValueError unless every name is a relative path of one to three parts in the allowed characters.
 
     Examples
     --------
@@ -137,7 +137,7 @@ LARGEST = 1e100
 def read_typed(
     path: Path, kinds: Mapping[str, str], most: int, *, may_lack: Sequence[str] = ()
 ) -> dict[str, NDArray]:
-    """Read columns of one file.
+    """Read typed columns from one Parquet file; refuse other types, too many rows, and missing values.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def read_typed(
     kinds
         The columns and their kinds, those of `KINDS`.
     most
-        Rows that it may hold.
+        Largest number of rows that it may hold.
     may_lack
         Columns that may hold rows without a value.
 
@@ -182,7 +182,7 @@ def read_typed(
 
 
 def columns_of(connection: Any, files: Sequence[Path]) -> dict[str, str]:
-    """Return the columns of files of one table with DuckDB's types.
+    """Return DuckDB's type of every column of a table that is stored in one or more Parquet files.
 
     Raises
     ------
@@ -202,12 +202,12 @@ def refuse_untyped(
     *,
     may_lack: Sequence[str] = (),
 ) -> None:
-    """Refuse files of one table that lack columns, or hold more rows than `most`, or rows without a value.
+    """Refuse a table whose files lack a column, hold more than `most` rows, or hold a row without a value.
 
     Raises
     ------
     BundleError
-        Naming the column.
+        If so; the message names the column or the fault.
     """
     held = columns_of(connection, files)
     for name, kind in kinds.items():

@@ -1,4 +1,4 @@
-"""The Parquet tables of a bundle: measurements, released counts, and what somebody else published.
+"""The Parquet tables of a bundle: measurements, released counts, and values that somebody else published.
 
 A file of measurements has one row for each place and query, with the list of its values in the order of the margin's
 groups, as the noisy-measurement files of the 2020 census have. A table of counts has a row for each cell that it lists,
@@ -7,7 +7,7 @@ under its keys; a cell of the public domain that it does not list is zero.
 Measurements are of all groups of a margin, and whole; published values are of some, and may be fractions.
 `public/published.parquet` holds them, one row a value.
 
-One file: every table below `public/` is written and read in the same way.
+All are in one module, because every table below `public/` is written and read in the same way.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def write_measured(
     *,
     left_out: int | None = None,
 ) -> None:
-    """Write measurements, header after header, places in their order, by a DuckDB connection if one is given.
+    """Write measurements to a Parquet file, header after header, with the places of each in order.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def write_measured(
 
 
 def place_edges(cells: Cells, header: Measured) -> NDArray[np.int64]:
-    """Return `(places + 1,)` positions where the values of each place of a header begin and end."""
+    """Return the positions `(places + 1,)` at which the values of each place of a header begin, and the end of the last."""
     places = cells.margin_shape(header.margin)[0]
     each = cells.size(header.margin) // places
     every = np.arange(places + 1) * each
@@ -78,7 +78,7 @@ def place_edges(cells: Cells, header: Measured) -> NDArray[np.int64]:
 
 
 def query_label(header: Measured) -> str:
-    """Return the name of a header's query in a file of measurements; an invariant's includes its margin."""
+    """Return a header's name in a file of measurements: its query, followed by its margin if it is an invariant."""
     return (
         header.query
         if not header.exact
@@ -87,7 +87,7 @@ def query_label(header: Measured) -> str:
 
 
 def _lists(values: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray:
-    """Return one array object per place, in the smallest integers that hold them all."""
+    """Split values into one array for each place, in 32-bit integers if all values fit."""
     small = np.abs(values).max(initial=0) < 2**31
     rows = np.empty(sizes.size, dtype=object)
     held, edges = values.astype(np.int32) if small else values, [0, *np.cumsum(sizes).tolist()]
@@ -98,7 +98,7 @@ def _lists(values: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray:
 def read_measured(
     path: Path, cells: Cells, headers: Sequence[Measured], connection: Any = None
 ) -> tuple[NDArray[np.int64], ...]:
-    """Read the measurements of one file, one vector for each header as `Measurements.values` holds them."""
+    """Return the measurements in one file, one vector for each header, laid out as in `Measurements.values`."""
     import duckdb
 
     with connection.cursor() if connection else connect(files=[path], threads=1) as reader:
@@ -121,7 +121,7 @@ def read_measured(
 def read_values(
     connection: Any, files: str, cells: Cells, headers: Sequence[Measured]
 ) -> list[NDArray[np.int64]]:
-    """Read the values of every header from all files of measurements, in the order of places, one pass per level.
+    """Return the values of every header, in the order of places, from all files of measurements.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def read_values(
 def _values_of_level(
     connection: Any, files: str, cells: Cells, level: str, headers: Sequence[Measured]
 ) -> dict[int, NDArray[np.int64]]:
-    """Return the values of the headers of one level, by their position among all headers."""
+    """Return the values of each header of one level, by the header's position in `headers`."""
     given = {i: query_label(h) for i, h in enumerate(headers) if h.margin.level == level}
     asked = [level, [*given.values()]]
     rows = f"FROM {files} WHERE level = $1 AND list_contains($2, query)"
@@ -158,7 +158,7 @@ def _values_of_level(
 
 
 def _in_order(listed: Any, tree: Tree, level: str, order: NDArray[np.int64]) -> bool:
-    """Return True if rows, once sorted, list all places of a level once or several times; rows are read a run at a time."""
+    """Return True if rows, once sorted, list all places of a level in order, once or several times."""
     expected, begun = np.empty(len(order), np.int64), 0
     expected[order] = np.arange(len(order)) % tree.sizes[tree.level(level)]
     while rows := listed.fetchmany(TEXTS_AT_ONCE):
@@ -178,7 +178,7 @@ def write_counts(
     count: NDArray[np.int64],
     connection: Any = None,
 ) -> None:
-    """Write the histograms of a level with nonzero cells only, located by `place` and `cell`.
+    """Write the nonzero cells of a level's histograms; `place` and `cell` say where each count stands.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def write_counts(
 
 
 def read_left_out(connection: Any, files: str) -> int:
-    """Read the noisy number of records that were left out."""
+    """Return the noisy number of records that the limit on records of each unit left out."""
     rows = connection.execute(f"SELECT value[1]::BIGINT FROM {files} WHERE level = ''").fetchall()
     if len(rows) != 1:
         raise BundleError("the measurements must state exactly once how many records were left out")
@@ -204,7 +204,7 @@ def read_left_out(connection: Any, files: str) -> int:
 def read_counted(
     connection: Any, files: Sequence[Path], cells: Cells, margin: Margin
 ) -> tuple[NDArray, NDArray | None]:
-    """Read a table of counts in the order of its margin's groups, zeros filled in, with its standard errors if it has any."""
+    """Return a table's counts `(groups,)`, zero where not listed, and its standard errors, or None if there are none."""
     level, size = cells.tree.level(margin.level), cells.size(margin)
     keys = place_keys(cells.tree, level)
     texts = {name: column.astype(object) for name, column in keys.items()}
@@ -249,7 +249,7 @@ def _placed(position: NDArray, values: NDArray, size: int) -> NDArray:
 
 
 def labels(tree: Tree, level: str, places: slice | NDArray[np.int64] = slice(None)) -> NDArray:
-    """Return the key of every place of a level, or of some, as one unique text, a JSON pointer (RFC 6901).
+    """Return a unique text for each place of a level, or for the given ones: its keys as a JSON pointer (RFC 6901).
 
     Examples
     --------
@@ -272,12 +272,12 @@ def labels(tree: Tree, level: str, places: slice | NDArray[np.int64] = slice(Non
 
 
 def label_sql(columns: Sequence[str]) -> str:
-    """Return the same text of key columns as a DuckDB expression."""
+    """Return a DuckDB expression that makes the text of `labels` from key columns."""
     return " || '/' || ".join(f"replace(replace({quoted(c)}, '~', '~0'), '/', '~1')" for c in columns)
 
 
 def _escaped(keys: NDArray) -> NDArray:
-    """Escape keys: `~1` stands for a slash, and `~0` for the tilde."""
+    """Replace each tilde by `~0` and each slash by `~1` in keys."""
     letters = np.ascontiguousarray(keys).view(np.uint32)
     if not ((letters == ord("~")) | (letters == ord("/"))).any():
         return keys
@@ -289,13 +289,13 @@ def _escaped(keys: NDArray) -> NDArray:
 
 PUBLISHED = "published.parquet"
 LARGEST = 2.0**63 - 2.0**10
-"""No value is larger: the largest double that is a whole number of 64 bits."""
+"""Largest published value: the largest double that a 64-bit integer can hold."""
 
 
 def write_published(
     public: Path, cells: Cells, headers: Sequence[Measured], values: Sequence[NDArray], connection: Any
 ) -> None:
-    """Write the values of all headers."""
+    """Write published values to `published.parquet`, one row for each value, with its header and group."""
     groups = [np.arange(cells.size(h.margin)) if h.groups is None else h.groups for h in headers]
     columns = {
         "header": np.repeat(np.arange(len(headers)), [len(each) for each in groups]),
@@ -308,7 +308,7 @@ def write_published(
 def read_published(
     public: Path, cells: Cells, manifest: Mapping[str, Any]
 ) -> tuple[list[Measured], list[NDArray]]:
-    """Read headers and values."""
+    """Read the headers and values of published tables; refuse a value that the header's law cannot produce."""
     stated = [header_in(entry) for entry in manifest["headers"]]
     most = sum(cells.size(header.margin) for header in stated)
     rows = read_typed(public / PUBLISHED, {"header": "whole", "group": "whole", "value": "number"}, most)

@@ -1,4 +1,4 @@
-"""The files of a bundle: what every run writes, and the manifest's entries."""
+"""Files of a bundle that every run writes, and the manifest entries that describe them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from trueup.model.tables import margin_columns
 from trueup.version import __version__
 
 WHOLE_PART = "0-00000"
-"""The only part of a run that is not cut."""
+"""Name of the only part of a run that is not cut into parts."""
 NOTE = "a cell of the domain that a table does not list is zero"
 
 
@@ -48,7 +48,7 @@ def begin_bundle(folder: Path, spec_text: str) -> Path:
 
 
 def write_measurements(folder: Path, spec_text: str, measurements: Measurements) -> dict[str, Any]:
-    """Begin a bundle of in-memory measurements; return their manifest entries."""
+    """Create a bundle, write in-memory measurements into it, and return their manifest entries."""
     if measurements.simulation:
         raise PrivacyError(
             "the measurements are simulated, and only measurements of real data are published",
@@ -70,7 +70,7 @@ def write_measurements(folder: Path, spec_text: str, measurements: Measurements)
 def describe_measured(
     spec_text: str, sizes: Mapping[str, int], cells: int, headers: Sequence[Measured], guarantee: Guarantee
 ) -> dict[str, Any]:
-    """Return the manifest entries of measurements before they are drawn.
+    """Return the manifest entries of measurements, which need not be drawn yet.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def describe_measured(
 
 
 def sealed(parts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the manifest entries of files of measurements, given their digests."""
+    """Return the manifest entries `parts` and `seal`: the digest of each file of measurements, and the seal on all."""
     return {"parts": dict(parts), "seal": seal_of(parts)}
 
 
@@ -112,7 +112,7 @@ def write_release(folder: Path, release: Release) -> dict[str, Any]:
 
 
 def describe_release(release: Release, counts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the manifest entries of released tables, given where each is stored."""
+    """Return the manifest entries of a release, given the entry of each released table."""
     return {
         "kind": "release",
         "method": dict(release.method),
@@ -126,7 +126,7 @@ def describe_release(release: Release, counts: Sequence[Mapping[str, Any]]) -> d
 
 
 def finish_bundle(folder: Path, manifest: Mapping[str, Any], page: str, log: Mapping[str, Any]) -> None:
-    """Write the report, the manifest and the agency's log, which completes the bundle."""
+    """Complete a bundle: write the report, the manifest and the agency's log."""
     (folder / "public" / "report.html").write_text(page, encoding="utf-8")
     write_manifest(folder, manifest)
     (folder / "internal" / "run.json").write_text(json.dumps(log, indent=2) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The verb export: write the tables of a record as CSV, Excel, Parquet or SDMX-CSV files."""
+"""The verb `export`: write the tables of a release, measurements or a posterior as CSV, Excel, Parquet or SDMX-CSV."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def export(
     for_spreadsheets: bool = False,
     agency: str = AGENCY,
 ) -> Path:
-    """Write the tables of a record as files for other programs.
+    """Write the tables of a release, of measurements or of a posterior as files for other programs.
 
     Parameters
     ----------
@@ -56,14 +56,14 @@ def export(
     level
         Probability with which an error is no larger than its margin.
     for_spreadsheets
-        In CSV, whether labels that a spreadsheet would run as formulas are guarded; otherwise labels stay as they are.
+        True to write an apostrophe in CSV before labels that a spreadsheet would run as formulas; else labels stay.
     agency
-        Who maintains the structures of SDMX, or the curator of metadata.
+        The maintainer of the SDMX structures, or the curator named in metadata.
 
     Returns
     -------
     Path
-        What was written.
+        The folder or file that was written.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def export(
 
 
 def _write_records(folder: Path, record: Record, held: Exported) -> None:
-    """Write made-up records of a release, with a description."""
+    """Write `records.csv`, made-up records that add up to a release's tables, and `about.csv`, which describes them."""
     from trueup.io.export.files import ABOUT, record_columns
 
     if not isinstance(record, Release):
@@ -135,7 +135,7 @@ def _refuse_target(out: Path, to: str) -> None:
 
 
 def _refuse_idle(tables: str | Sequence[str], wide: str | None) -> None:
-    """Refuse a choice of tables for metadata, which are of the whole release."""
+    """Refuse a choice of tables for metadata, which describe the whole release."""
     if tables or wide:
         raise SpecError(
             "tables are chosen, but the metadata describe the whole release",

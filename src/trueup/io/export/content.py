@@ -1,4 +1,4 @@
-"""Content of an export: a record's tables, a page on protection, and metadata for registries."""
+"""Content of an export: tables, rows on how the data were protected, and metadata for registries."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _POSTERIOR = ("mean", "sd", "median", "low", "high", "mass")
 
 @dataclass(frozen=True, eq=False)
 class ExportedTable:
-    """A table with its figures `(groups,)`; masked if there is none.
+    """A table to export, with one or more figures `(groups,)` for its groups; a missing figure is masked.
 
     Attributes
     ----------
     cells, margin
-        Its groups.
+        The cells of the data, and the margin whose groups are the rows.
     figures
-        By what they are, the main one first.
+        Values of each figure by its name, the main figure first.
     exact
-        Which counts are published as enumerated.
+        Mask of the counts that are published as enumerated.
     wide
         The attribute whose values become columns; None for a row for each group.
     """
@@ -49,7 +49,7 @@ class ExportedTable:
 
     @property
     def columns(self) -> dict[str, NDArray]:
-        """Return all columns by their headings: keys of places, readable names, attributes, figures."""
+        """Return all columns by heading: keys of places, readable names, attributes, and figures."""
         if self.wide is None:
             return named_columns(self.cells, self.margin) | dict(self.figures)
         return one_column_a_value(self.cells, self.margin, next(iter(self.figures.values())), self.wide)
@@ -63,14 +63,14 @@ class ExportedTable:
 
 @dataclass(frozen=True, eq=False)
 class Exported:
-    """The content of a file or a folder of tables.
+    """The content of an export: title, rows on protection, and tables.
 
     Attributes
     ----------
     title, unit
-        What was counted.
+        The title of the data, and the unit that is counted.
     about
-        What was protected and how, in rows of a heading and a sentence.
+        Pairs of a heading and a sentence on what was protected and how.
     tables
         The tables, coarse to fine.
     """
@@ -84,7 +84,7 @@ class Exported:
 def content(
     record: Record, tables: Sequence[str] = (), *, wide: str | None = None, level: float | str = "90%"
 ) -> Exported:
-    """Collect the tables of a record, all of them or the named ones.
+    """Collect the tables of a record for export: by default all, otherwise the named ones.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def content(
 
 
 def _margins(record: Record) -> list[Margin]:
-    """Return the tables that a record holds for counts of all units."""
+    """Return the margins that a record holds, except those that count only some units."""
     if isinstance(record, Release):
         return list(record.published)
     if isinstance(record, Posterior):
@@ -168,7 +168,7 @@ MODEL = "central: one curator holds the records and adds noise before anything i
 
 
 def deployment(record: Release | Measurements | Posterior, curator: str | None = None) -> dict[str, Any]:
-    """Describe a release as registries of deployments list it; amounts are exact fractions, with a number rounded up beside."""
+    """Return a release's entry for registries of deployments; each amount is an exact fraction, and a decimal rounded up."""
     if isinstance(record, Posterior):
         raise SpecError(
             "a posterior is given, which has no mechanism of its own",
@@ -208,7 +208,7 @@ def deployment(record: Release | Measurements | Posterior, curator: str | None =
 
 
 def _definition(guarantee: Guarantee) -> str:
-    """Return the definition of privacy that a guarantee is of."""
+    """Return the name of the privacy definition that a guarantee meets."""
     if guarantee.kind == "none":
         return "none is claimed"
     name = (

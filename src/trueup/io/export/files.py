@@ -1,6 +1,6 @@
-"""Tables as files: a folder of CSV or Parquet, or one Excel workbook, with a file or sheet on what was protected.
+"""Tables as files: a folder of CSV or Parquet files, or an Excel workbook; one file or sheet says what was protected.
 
-Here too: made-up records that add up to every released table.
+Records are also made up here, so that they add up to every released table.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv_folder(folder: Path, exported: Exported, *, for_spreadsheets: bool) -> None:
-    """Write a CSV file for each table.
+    """Write a CSV file for each table, and `about.csv` on what was protected.
 
     Parameters
     ----------
     for_spreadsheets
-        Whether labels that a spreadsheet would run as formulas begin with an apostrophe, and files with a byte order mark,
-        by which spreadsheets know UTF-8. Otherwise labels are written as they are.
+        True to put an apostrophe before labels that a spreadsheet would run as formulas, and to begin each file with a
+        byte order mark, by which spreadsheets recognise UTF-8. Otherwise labels are written as they are.
     """
     guard = guarded if for_spreadsheets else np.asarray
     for table in exported.tables:
@@ -47,7 +47,7 @@ def write_csv_folder(folder: Path, exported: Exported, *, for_spreadsheets: bool
 
 
 def write_parquet_folder(folder: Path, exported: Exported) -> None:
-    """Write a Parquet file for each table."""
+    """Write a Parquet file for each table, and `about.parquet` on what was protected."""
     for table in exported.tables:
         write_parquet(folder / f"{slug(table.margin)}.parquet", table.columns)
     what, says = (np.array(column) for column in zip(*exported.about))
@@ -71,7 +71,7 @@ def guarded(labels: NDArray) -> NDArray:
 
 
 def _mark(path: Path, wanted: bool) -> None:
-    """Write a byte order mark at the beginning of a file."""
+    """Write a byte order mark at the beginning of a file if one is wanted."""
     if wanted:
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
 
@@ -85,7 +85,7 @@ _ABOUT = "About"
 
 
 def workbook(exported: Exported) -> bytes:
-    """Return a workbook with a sheet on what was protected and a sheet for each table.
+    """Return an Excel workbook as bytes: a sheet on what was protected, then a sheet for each table.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def workbook(exported: Exported) -> bytes:
 
 
 def refuse_long(table: ExportedTable) -> None:
-    """Refuse a table too long for a sheet."""
+    """Refuse a table with more rows than an Excel sheet holds."""
     rows = table.cells.size(table.margin)
     if table.wide is not None:
         kept = table.cells.kept(table.margin)
@@ -118,7 +118,7 @@ def refuse_long(table: ExportedTable) -> None:
 
 
 def sheet_names(names: list[str]) -> list[str]:
-    """Return names that Excel accepts and that differ in lower case.
+    """Return sheet names that Excel accepts; no two are equal when upper and lower case are ignored.
 
     Examples
     --------
@@ -144,7 +144,7 @@ ABOUT = (
 
 
 def record_columns(release: Release) -> dict[str, NDArray]:
-    """Draw records `(records,)` whose tables are the released ones: keys of places and attribute values by their names."""
+    """Draw made-up records that add up to the released tables; return columns `(records,)` of place keys and values."""
     cells, counts = release.cells, np.asarray(release.counts)
     if counts.dtype.kind not in "iu" or counts.min(initial=0) < 0:
         raise SpecError(
@@ -196,7 +196,7 @@ def _edge(cells: FamilyCells, table: int, parent: int) -> Edge:
 
 
 def refuse_overlapping_records(cells: Cells) -> None:
-    """Refuse attributes whose values overlap: a count is then no number of records."""
+    """Refuse attributes whose values overlap, because their counts are not numbers of records."""
     if overlapping := [a.name for a in cells.attributes if not a.partition]:
         raise SpecError(
             f"the values of '{overlapping[0]}' overlap, so that the counts are not numbers of records",
@@ -208,7 +208,7 @@ Integers = NDArray[np.int64]
 
 
 class Edge(NamedTuple):
-    """A table below its parent in a junction tree: of each cell of either, the shared cell `(cells,)` that holds it."""
+    """A table and its parent in a junction tree, with the shared cell `(cells,)` that contains each cell of either."""
 
     table: int
     parent: int
@@ -219,10 +219,10 @@ class Edge(NamedTuple):
 def joined_records(
     tables: Sequence[Integers], root: int, edges: Sequence[Edge], rng: np.random.Generator
 ) -> list[Integers]:
-    """Draw whole records with these tables: for every table the cell `(records,)` of each record.
+    """Draw records whose tables are the given ones; return for each table the cell `(records,)` of every record.
 
-    Given the cells of its parent, a table's cells fall to the records of each shared cell in random order, so tables are
-    independent given what they share.
+    Within each shared cell, the cells of a table are given to the records of its parent in random order. So tables are
+    independent given the cells that they share.
 
     Parameters
     ----------

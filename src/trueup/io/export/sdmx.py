@@ -33,7 +33,7 @@ _CONFIDENTIALITY = {"F": "Free (free for publication)"}
 
 @dataclass(frozen=True)
 class StructureComponent:
-    """A dimension or an attribute: its identifier, its name, and its codes by name; None for numbers."""
+    """A dimension or an attribute in SDMX: identifier, name, and code of each label, or None for numbers."""
 
     id: str
     name: str
@@ -41,7 +41,7 @@ class StructureComponent:
 
 
 def write_sdmx_folder(folder: Path, exported: Exported, *, agency: str) -> None:
-    """Write an SDMX-CSV file for each table, and `structure.xml`."""
+    """Write an SDMX-CSV file for each table, and `structure.xml` with the dataflows and data structures."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_\-]*(\.[A-Za-z][A-Za-z0-9_\-]*)*", agency):
         raise SpecError(
             f"'{agency}' is not the identifier of an SDMX agency",
@@ -62,7 +62,7 @@ def write_sdmx_folder(folder: Path, exported: Exported, *, agency: str) -> None:
 
 @dataclass(frozen=True)
 class _Flow:
-    """A table as SDMX describes it."""
+    """A table as an SDMX dataflow: identifier, agency, dimensions and attributes."""
 
     id: str
     agency: str
@@ -88,7 +88,7 @@ class _Flow:
         return cls(identifier(slug(margin)), agency, table, (area, *attributes), (status, free, *more))
 
     def columns(self) -> dict[str, NDArray]:
-        """Return the columns of the SDMX-CSV file."""
+        """Return the columns of the table's SDMX-CSV file by heading."""
         size, shape = (
             self.table.cells.size(self.table.margin),
             self.table.cells.margin_shape(self.table.margin),
@@ -110,9 +110,9 @@ class _Flow:
 
 
 def codes(labels: Sequence[str]) -> list[str]:
-    """Return SDMX codes: letters, digits, `_`, `@`, `$`, `-`; other characters are replaced by their number.
+    """Return SDMX codes of letters, digits, `_`, `@`, `$` and `-`; `_x` and a hexadecimal number replace any other character.
 
-    The slash between the parts of a key becomes `-`, unless some key holds that.
+    The slash between the parts of a key becomes `-`, unless some key contains `-`.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def codes(labels: Sequence[str]) -> list[str]:
 
 
 def identifier(name: str) -> str:
-    """Return an SDMX identifier: a letter, then letters, digits, `_`.
+    """Return an SDMX identifier: a letter, followed by letters, digits or `_`.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def _describe(
     dataflows: Xml.Element,
     structures: Xml.Element,
 ) -> None:
-    """Add a table's codelists, concepts, dataflow and data structure."""
+    """Add a table's codelists, concepts, dataflow and data structure to the structure message."""
     name = f"{title}: {flow.table.margin}"
     components = (*flow.dimensions, *flow.attributes)
     for component in components:

@@ -1,1 +1,1 @@
-"""Tables of records, counted by cell."""
+"""Confidential counts of every cell, read from tables of records or of counts."""

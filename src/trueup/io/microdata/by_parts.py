@@ -3,7 +3,7 @@
 Rows are counted once, in one query that spills to disk what does not fit in memory. Only cells that hold
 somebody are ever written: the zero cells of the declared domain appear where noise needs them, part by part.
 
-One file: the tabulation in DuckDB, and the counts of occupied cells that it stores.
+This module holds the tabulation in DuckDB, and the counts of occupied cells that it stores.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Occupied(NamedTuple):
     cell
         Position of the attribute values within the place, in cell order.
     count
-        How many units, always above zero.
+        Number of units, always above zero.
     """
 
     place: NDArray[np.int64]
@@ -60,25 +60,25 @@ class Occupied(NamedTuple):
 
 @dataclass(frozen=True)
 class SparseCounts:
-    """Counts in Parquet files, one for every part, in a folder that only its owner can read.
+    """Counts of occupied cells in Parquet files, one for every part, in a folder that only its owner can read.
 
     Attributes
     ----------
     folder
         Holds `part-000000.parquet` and so on, with the columns of `Occupied`.
     parts
-        How many parts there are; one without units has a file without rows.
+        Number of parts; a part without units has a file without rows.
     """
 
     folder: Path
     parts: int
 
     def part(self, number: int) -> Path:
-        """Return the path of the file of a part."""
+        """Return the path of a part's file."""
         return self.folder / f"part-{number:06d}.parquet"
 
     def read(self, part: int, connection: Any = None) -> Occupied:
-        """Read the occupied cells of a part, by a DuckDB connection if one is given.
+        """Read the occupied cells of a part from its file.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class SparseCounts:
 
 
 MEMORY_LIMIT = "4GB"
-"""Memory that DuckDB may use, unless told otherwise."""
+"""Default of the memory that DuckDB may use."""
 
 
 def tabulate_by_parts(
@@ -110,7 +110,7 @@ def tabulate_by_parts(
     limit: Limit | None = None,
     expected: int | None = None,
 ) -> SparseCounts:
-    """Tabulate a table of counts or of records of any size into a new folder of sparse counts.
+    """Count the rows of a table of any size by cell, and write the occupied cells to a new folder, one file for each part.
 
     Equal to `read_counts` in what it counts and in what it refuses, but what is held in memory is
     bounded: no dense table of all cells exists. Where the source is in memory already (a dataframe), or
@@ -119,7 +119,7 @@ def tabulate_by_parts(
     Parameters
     ----------
     spec, cells
-        What is counted, and the public places crossed with the attributes.
+        The spec of the counts, and the public places crossed with the attributes.
     source
         A CSV or Parquet file, a folder or pattern of Parquet files, a DuckDB relation (copied first,
         the columns that matter alone, since its own connection sets its memory), or a dataframe.
@@ -131,11 +131,11 @@ def tabulate_by_parts(
     memory, threads
         Limits for DuckDB, such as `"4GB"`; by default as many threads as there are processors.
     rows
-        Of a table of records whose equal rows were counted elsewhere: the column with their number.
+        The column with the number of equal rows, if equal records were counted elsewhere.
     limit
-        How many records a unit keeps, where the spec names a column of units.
+        The limit on records of each unit, needed if the spec names a column of units.
     expected
-        How many rows the source must hold, where that is known.
+        Number of rows that the source must hold, if it is known.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def tabulate_by_parts(
 
 @dataclass(frozen=True)
 class _Tabulation:
-    """One run with its database and the folder to which it spills."""
+    """One tabulation, with a DuckDB connection and the folder for intermediate files."""
 
     spec: Reading
     cells: Cells
@@ -199,7 +199,7 @@ class _Tabulation:
     expected: int | None
 
     def run(self, source: Any, part_of_place: NDArray[np.integer], counts: SparseCounts) -> None:
-        """Count and check every row, then write one part after another."""
+        """Count and check every row of the source, then write one part after another."""
         table = open_table(source, self.connection)
         with quiet_duckdb(table.name, getattr(table, "files", ())):
             self._register_places(part_of_place)
@@ -230,7 +230,7 @@ class _Tabulation:
         self.connection.unregister("public_places")
 
     def _copied(self, table: Relation) -> Relation:
-        """Copy the needed columns from a relation of another connection, whose memory cannot be bounded here."""
+        """Copy the needed columns of a relation from another connection, whose memory cannot be limited here."""
         needed = self._needed()
         path = self.spill / "given.parquet"
         require(table, needed)
@@ -238,7 +238,7 @@ class _Tabulation:
         return Relation(table.name, self.connection.sql(f"FROM {parquet([path])}"))
 
     def _count_rows(self, table: Relation) -> None:
-        """Count the rows of every cell in one pass; read again only to find a faulty row."""
+        """Count the rows of every cell in one pass; read the table again only to find a faulty row."""
         require_columns(self.spec, table, self._needed())
         table.relation.create_view("given")
         cell, joined = cell_sql(self.spec, self.cells, table), join_sql(self.spec, self.cells, table)
@@ -263,7 +263,7 @@ class _Tabulation:
             self._refuse_bad(table, column, whole)
 
     def _count_kept(self, table: Relation, limit: Limit, cell: str, joined: str, records: str) -> None:
-        """Count the records that their units keep; a unit may have some in any part of the table."""
+        """Count the records that each unit keeps; the records of a unit may stand anywhere in the table."""
         unit, width = text_sql(table, limit.column), _per_place(self.cells)
         self._write(
             "named",
@@ -285,7 +285,7 @@ class _Tabulation:
         limit.dropped, limit.units = int(given - kept), units_held(self.connection)
 
     def _take_cells(self, source: Any, table: Source) -> None:
-        """Take the cells of a table in memory, or of one that lists every cell."""
+        """Register the counted cells of a table that is in memory, or that lists every cell in columns of its own."""
         if self.spec.table.cells:
             dense = read_counts(self.spec, self.cells, source, rows=self.expected)
             index, units = np.flatnonzero(dense), dense[dense > 0]
@@ -297,11 +297,11 @@ class _Tabulation:
         self._spill(f"{counted} FROM named JOIN places USING (place)")
 
     def _spill(self, query: str) -> None:
-        """Write the counts of all named cells, sorted by part, place and cell, as the table `counted`."""
+        """Write the counts of a query by cell, sorted by part, place and cell, as the table `counted`."""
         self._write("counted", f"{query} GROUP BY ALL ORDER BY part, place, cell")
 
     def _write(self, name: str, query: str) -> None:
-        """Write the rows of a query to disk as a named table."""
+        """Write the rows of a query to a Parquet file, and register the file as a view of that name."""
         file = self.spill / f"{name}.parquet"
         self.connection.execute(f"COPY ({query}) TO {literal(str(file))} (FORMAT parquet, COMPRESSION zstd)")
         self.connection.execute(f"CREATE VIEW {name} AS FROM {parquet([file])}")
@@ -325,11 +325,11 @@ class _Tabulation:
         )
 
     def _said(self, table: Relation, row: int) -> str:
-        """Return where a row stands; rows counted elsewhere have lost their numbers."""
+        """Return words that say where a row stands, without a number if equal rows were counted elsewhere."""
         return f"a row of {table.name}" if self.rows else table.row(int(row))
 
     def _refuse_twins(self, table: Relation, joined: str, cell: str) -> None:
-        """Refuse two rows that name the same cell in the same words."""
+        """Refuse two rows that name the same cell by the same texts."""
         if twin := self._first("SELECT place, cell FROM counted WHERE rows > written ORDER BY ALL LIMIT 1"):
             same = f"{joined} WHERE places.place = {twin[0]} AND {cell} = {twin[1]}"
             alike = f"GROUP BY {self._as_written(table)} HAVING count(*) > 1"
@@ -339,7 +339,7 @@ class _Tabulation:
             refuse_twins(np.zeros(2, np.int64), lambda at: table.row(numbers[at]))
 
     def _as_written(self, table: Relation) -> str:
-        """Return SQL for the texts of a row that are read as values: rows of one cell with different texts are added up."""
+        """Return SQL for the texts of a row that several texts of one cell may replace, such as ages that are put into ranges."""
         read = [text_sql(table, part.column or part.name) for part in self.spec.attributes if part.is_read]
         return f"[{', '.join(read)}]::VARCHAR[]"
 
@@ -369,7 +369,7 @@ class _Tabulation:
 
 
 _NUMBERED = f"WITH numbered AS (SELECT *, row_number() OVER () AS {ROW} FROM given), given AS (FROM numbered)"
-"""The rows of the table with their numbers: begins a query that says where a fault stands."""
+"""First part of a query that numbers the rows of the table, to say where a fault stands."""
 
 
 def _per_place(cells: Cells) -> int:

@@ -1,4 +1,4 @@
-"""Counts of every cell: confidential ones from a table of counts or from records, and released ones with their spec."""
+"""Counts of every cell: confidential ones from tables of counts or records, and counts released without measurements."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from trueup.model.verb import entry_of
 def read_counts(
     spec: Spec | Reading, cells: Cells, source: Any, limit: Limit | None = None, rows: int | None = None
 ) -> NDArray[np.int64]:
-    """Read the confidential counts of all `n` cells; a cell that no row mentions is zero.
+    """Return the confidential counts `(n,)` of all cells, with zero for a cell that no row mentions.
 
     Where the spec names a column of units, each keeps at most as many records as the `limit` says. `rows` is how many
     rows the table must hold, where that is known; else it must hold one at least.
@@ -59,7 +59,7 @@ def read_counts(
 def cells_named(
     spec: Reading, cells: Cells, table: Source, limit: Limit | None = None, expected: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Read the cells that the rows of a long table or of records name, and their counts.
+    """Return the cells that the rows of a long table or of records name, and the count of each.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def cells_named(
 
 
 def _as_written(parts: Iterable[AttributePart], rows: Columns, index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a number for each row's values as written: ages 3 and 4 get two numbers, though one range counts both."""
+    """Return a number for each row that differs if the texts differ: ages 3 and 4 differ even if one range counts both."""
     for part in parts:
         if part.is_read:
             _, value = np.unique(_plain_values(rows[part.column or part.name]), return_inverse=True)
@@ -108,12 +108,12 @@ def _records_named(
 
 
 def row_columns(spec: Reading) -> list[str]:
-    """Return the columns that identify the cell of a row in a long table or in records."""
+    """Return the names of the columns that identify the cell of a row in a long table or in records."""
     return list(dict.fromkeys([*row_place_columns(spec), *(a.column or a.name for a in spec.attributes)]))
 
 
 def cell_index(spec: Reading, cells: Cells, rows: Columns, where: Where) -> NDArray[np.int64]:
-    """Return the cell of every row.
+    """Return the cell `(rows,)` of every row, as a position among all cells.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def _plain_values(values: NDArray) -> list[str]:
 
 
 def _wide(spec: Reading, cells: Cells, table: Source, expected: int | None) -> NDArray[np.int64]:
-    """Return counts from a table with one column (or sum of columns) per cell, and a row per place and value that rows state."""
+    """Return the counts of all cells from a wide table, in which each cell has a column or a sum of columns."""
     keys = [*row_place_columns(spec), *(part.column or part.name for part in spec.columns)]
     sums = [parse_sum(cell.count) for cell in spec.table.cells]
     used = sorted({name for terms in sums for name in terms})
@@ -195,24 +195,24 @@ def _whole_terms(terms: dict[str, Fraction], text: str) -> dict[str, int]:
 
 
 def refuse_overflow(total: float) -> None:
-    """Refuse counts whose floating-point sum is beyond 2^62, because a sum of 64-bit integers may wrap around."""
+    """Refuse counts whose sum exceeds 2^62, because a sum of 64-bit integers may overflow."""
     if total > MAX_COUNT:
         raise DataError("the sum of all counts is beyond 2^62", needed="counts whose sums stay below 2^62")
 
 
 METHODS = ("multinomial-mode", "multinomial-sample")
-"""Methods whose released counts have a posterior of their own."""
+"""Methods whose released counts have a posterior without the measurements."""
 RELEASED = "released"
 """The column of released counts, as bundles and exports name it."""
 
 
 def read_released(spec: Spec | Problem | str | Path, source: Any, geography: Any = None) -> ReleasedCounts:
-    """Read counts that a multinomial method released without its measurements.
+    """Read counts that a multinomial method released, and that are published without measurements.
 
     Parameters
     ----------
     spec
-        How they were made: levels and attributes, the noise of each query, and under `[reconcile]` the method.
+        The spec of the release: levels and attributes, the noise of each query, and the method under `[reconcile]`.
     source
         A row for each finest count: columns of its place and attributes, and `released` or the column of counts that the spec
         names. Cells without a row are zero.

@@ -1,4 +1,4 @@
-"""The limit on records of each unit of privacy, which enforces its contribution whatever the table holds.
+"""The limit on the records of each unit of privacy, which holds whatever the confidential table contains.
 
 Which records of a unit with too many are kept is decided by SHA-256 of a secret key, the unit, the record's cell and its
 ordinal among the unit's records of that cell: the `records` smallest digests win. So the choice
@@ -29,22 +29,22 @@ from trueup.model.spec import Spec
 
 @dataclass
 class Limit:
-    """The number of records that a unit keeps, and the secret by which they are chosen.
+    """The largest number of records that a unit keeps, and the secret key that decides which ones.
 
     Attributes
     ----------
     column
         The column of the units' identifiers.
     records
-        How many records of one unit are kept at most.
+        Largest number of records of one unit that are kept.
     key
         A secret in hexadecimal, drawn before the data are read.
     dropped
-        How many records were dropped, once the table is tabulated; confidential.
+        Number of records that were dropped, known once the table is tabulated; confidential.
     units
-        How many units have so many records, once the table is tabulated; confidential.
+        Number of units by number of records, known once the table is tabulated; confidential.
     apart
-        How many records of two tables did not link up and were left out, by name; confidential.
+        Number of records of two tables that did not link and were left out, by reason; confidential.
     """
 
     column: str
@@ -55,7 +55,7 @@ class Limit:
     apart: dict[str, int] = field(default_factory=dict)
 
     def beyond(self, most: int) -> int:
-        """Return the confidential number of dropped records, at most so many of each unit.
+        """Return the number of records beyond the limit, counting at most `most` of each unit; confidential.
 
         Examples
         --------
@@ -67,7 +67,7 @@ class Limit:
 
     @classmethod
     def of(cls, spec: Spec | Reading, key: Callable[[], bytes]) -> Limit | None:
-        """Return the limit that a spec asks for, under a fresh key; None if it names no column of units."""
+        """Return the limit that a spec sets, with a fresh secret key, or None if the spec names no column of units."""
         column = spec.privacy.id if spec.table.join is None else spec.table.join.id
         if column is None or spec.privacy.contribution is None:
             return None
@@ -75,7 +75,7 @@ class Limit:
 
 
 def refuse_unlimited(spec: Spec | Reading, limit: Limit | None) -> None:
-    """Refuse to tabulate without the limit that the spec's sensitivity depends on."""
+    """Refuse to tabulate records without the limit on each unit's records that the sensitivity of the spec assumes."""
     if (spec.privacy.id is None) != (limit is None):
         raise PrivacyError(
             "records would be counted without the limit on each unit that the spec sets",
@@ -84,7 +84,7 @@ def refuse_unlimited(spec: Spec | Reading, limit: Limit | None) -> None:
 
 
 def named_unit(value: object) -> str | None:
-    """Return the identifier of a unit as comparable text, None if blank or missing; `text_sql` does the same in SQL.
+    """Return the identifier of a unit as text, or None if it is blank or missing; `text_sql` does the same in SQL.
 
     Examples
     --------
@@ -95,9 +95,9 @@ def named_unit(value: object) -> str | None:
 
 
 def kept_sql(limit: Limit, named: str = "named", first: str = "") -> str:
-    """Return the query of the kept records from a table of rows `(unit, cell, count)`, one per unit and cell.
+    """Return the SQL query of the kept records, given a table of `(unit, cell, count)` with one row for each unit and cell.
 
-    Records that come `first` are kept before others: an order by their cells.
+    `first` is an SQL ordering by cells; records that it puts first are kept before others.
     """
     digest = f"sha256('{limit.key}|' || cell || '|' || ordinal || '|' || unit)"
     return f"""
@@ -112,7 +112,7 @@ def kept_sql(limit: Limit, named: str = "named", first: str = "") -> str:
 
 
 def units_held(connection: Any, named: str = "named") -> dict[int, int]:
-    """Return how many units have so many records in a table of rows `(unit, cell, count)`; confidential."""
+    """Return the number of units by number of records, from a table `(unit, cell, count)`; confidential."""
     held = f"SELECT CAST(sum(count) AS BIGINT) AS records FROM {named} GROUP BY unit"
     counted = f"SELECT records, count(*) FROM ({held}) GROUP BY records ORDER BY records"
     return dict(connection.execute(counted).fetchall())
@@ -121,7 +121,7 @@ def units_held(connection: Any, named: str = "named") -> dict[int, int]:
 def truncated(
     limit: Limit, unit: NDArray, cell: NDArray[np.int64], count: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return cells and counts of the kept records, given units `(r,)` that hold `count` records of a `cell`.
+    """Apply the limit to units `(r,)` with `count` records in `cell`; return cells and counts of the kept records.
 
     Examples
     --------
