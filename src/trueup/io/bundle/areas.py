@@ -1,6 +1,6 @@
 """Released counts summed over areas that are not in the hierarchy, such as school districts or watersheds.
 
-The mapping of places to areas is read here, because nothing else uses it.
+One file: the mapping of places to areas is read for nothing but these sums.
 """
 
 from __future__ import annotations

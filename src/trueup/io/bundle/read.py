@@ -1,6 +1,6 @@
 """Measurements and releases read from the files of a bundle.
 
-Both are read by the same checks.
+One file: both are read with the same checks.
 """
 
 from __future__ import annotations

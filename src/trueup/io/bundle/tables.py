@@ -7,7 +7,7 @@ under its keys; a cell of the public domain that it does not list is zero.
 Measurements are of all groups of a margin, and whole; published values are of some, and may be fractions.
 `public/published.parquet` holds them, one row a value.
 
-All are in one module, because every table below `public/` is written and read in the same way.
+One file: every table below `public/` is written and read in the same way.
 """
 
 from __future__ import annotations

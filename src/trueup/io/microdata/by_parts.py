@@ -3,7 +3,7 @@
 Rows are counted once, in one query that spills to disk what does not fit in memory. Only cells that hold
 somebody are ever written: the zero cells of the declared domain appear where noise needs them, part by part.
 
-This module holds the tabulation in DuckDB, and the counts of occupied cells that it stores.
+One file: the tabulation in DuckDB, and the counts of occupied cells that it stores.
 """
 
 from __future__ import annotations

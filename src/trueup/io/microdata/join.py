@@ -5,7 +5,7 @@ Nothing is counted of a person that is not kept: first of all each household kee
 then sizes, numbers of persons and the reference person's attributes are those of the kept ones. So the rules that link
 the tables hold for the records that are counted, and one household moves what it holds itself and nothing else.
 
-Each step writes a table that the next step reads from the same database.
+One file: each step writes a table that the next step reads from the same database.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Other agencies' published files."""
+"""Reading and drafting of specs from files that other agencies published."""

@@ -48,7 +48,7 @@ _SIGNS = ("=", ">=", "<=")
 
 
 class Row(NamedTuple):
-    """One query at one place; `given` is its variance or the sign of a constraint."""
+    """A query at one place; `given` is the noise variance, or the sign of a constraint."""
 
     geocode: str
     query: str
@@ -58,7 +58,7 @@ class Row(NamedTuple):
 
 
 def read_nmf(spec: Spec, root: str | Path) -> Measurements:
-    """Read the queries of a spec from published files.
+    """Read the measurements of a spec's queries from the Census Bureau's noisy-measurement files.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def read_nmf(spec: Spec, root: str | Path) -> Measurements:
 
 
 def _level_rows(root: Path, level: str, kind: str) -> list[Row]:
-    """Return all rows of a level; empty if constraints are absent."""
+    """Return all rows of a level, of queries or of constraints; empty if there are no constraints."""
     files = sorted(str(p) for p in root.rglob("*.parquet") if p.is_file() and _belongs(p, level, kind))
     if not files:
         if kind == "Constraint":
@@ -140,7 +140,7 @@ def _belongs(path: Path, level: str, kind: str) -> bool:
 
 
 def _tree(spec: Spec, codes: NDArray) -> Tree:
-    """Return the tree of places, whose keys are prefixes of the spine code."""
+    """Return the tree of places, in which each key is a prefix of the spine code."""
     columns: list[dict[str, NDArray]] = [{}]
     for level in spec.levels[1:]:
         key = codes if level.prefix is None else codes.astype(f"U{level.prefix}")
@@ -152,7 +152,7 @@ def _tree(spec: Spec, codes: NDArray) -> Tree:
 def _measured(
     spec: Spec, cells: Cells, query: Query, level: str, rows: Iterable[Row]
 ) -> list[tuple[Measured, NDArray[np.int64]]]:
-    """Return headers and values of one query at one level, one header per variance."""
+    """Return the headers and values of one query at one level, one header for each noise variance."""
     margin = Margin(level, query.attributes)
     mine = [row for row in rows if _attributes(spec, row.query) == set(query.attributes)]
     _refuse_other_sizes(cells, margin, mine)
@@ -170,7 +170,7 @@ def _measured(
 
 
 def _refuse_other_sizes(cells: Cells, margin: Margin, rows: Iterable[Row]) -> None:
-    """Refuse value lists whose length differs from the margin's groups at each place."""
+    """Refuse a row whose list of values has another length than the number of groups at each place."""
     each = cells.size(margin) // cells.tree.sizes[cells.tree.level(margin.level)]
     if wrong := [row for row in rows if len(row.values) != each or int(np.prod(row.shape)) != each]:
         raise DataError(
@@ -180,14 +180,14 @@ def _refuse_other_sizes(cells: Cells, margin: Margin, rows: Iterable[Row]) -> No
 
 
 def _join(rows: Iterable[Row], place: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return groups and values of rows of one margin, in the order of their places."""
+    """Return the groups and values of the rows of one margin, in the order of places."""
     ordered = sorted(rows, key=lambda row: place[row.geocode])
     groups = [place[row.geocode] * len(row.values) + np.arange(len(row.values)) for row in ordered]
     return np.concatenate(groups), np.concatenate([row.values for row in ordered])
 
 
 def _attributes(spec: Spec, name: str) -> set[str]:
-    """Return the attributes in a query's or constraint's name: `hispanic * cenrace_dpq`, `hhgq_total_lb_con`."""
+    """Return the attributes in the name of a query or constraint, such as `hispanic * cenrace_dpq` or `hhgq_total_lb_con`."""
     bare = name
     for ending in _ENDINGS:
         bare = bare.removesuffix(ending).strip()
@@ -197,7 +197,7 @@ def _attributes(spec: Spec, name: str) -> set[str]:
 
 
 def _place_of(cells: Cells, level: str, rows: Iterable[Row]) -> dict[str, int]:
-    """Return the position of every spine code within a level; the root has whatever code its rows give it."""
+    """Return the position of every spine code within a level; the root takes whatever code the rows give it."""
     tree, at = cells.tree, cells.tree.level(level)
     if at == 0:
         return {row.geocode: 0 for row in rows}
@@ -212,7 +212,7 @@ def _law(query: Query, variance: str) -> Law:
 def _constraints(
     spec: Spec, cells: Cells, level: str, root: Path
 ) -> list[tuple[Margin, str, NDArray[np.int64], NDArray[np.int64]]]:
-    """Return margin, sign, groups and values of every kind of constraint of a level."""
+    """Return the margin, sign, groups and values of each kind of constraint at a level."""
     rows = _level_rows(root, level, "Constraint")
     if strange := [row for row in rows if row.given not in _SIGNS]:
         raise DataError(
@@ -240,7 +240,7 @@ def _constraints(
 def _margin_bound(
     cells: Cells, margin: Margin, sign: str, groups: NDArray[np.int64], values: NDArray[np.int64]
 ) -> Bound:
-    """Return a limit for every group of a margin; infinite where none is listed."""
+    """Return a bound on every group of a margin, infinite where no constraint is listed."""
     limits = np.full(cells.size(margin), -np.inf if sign == ">=" else np.inf)
     limits[groups] = values
     listed = tuple(limits.tolist())

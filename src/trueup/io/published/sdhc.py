@@ -1,4 +1,4 @@
-"""Noisy measurements in the layout of the 2020 Census S-DHC tables, and estimates in the same layout.
+"""Noisy measurements and estimates in the layout of the 2020 Census S-DHC tables.
 
 Measurements are one pipe-separated row per count:
 
@@ -69,7 +69,7 @@ PUBLISHED = Guarantee(
 
 
 def read_sdhc(spec: Spec, sources: Sequence) -> Measurements:
-    """Read published noisy measurements.
+    """Read the noisy measurements in files of the layout of the 2020 Census S-DHC tables.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def read_sdhc(spec: Spec, sources: Sequence) -> Measurements:
 
 
 def _by_level(spec: Spec, rows: Columns) -> dict[str, Columns]:
-    """Return the rows that measure each level, coarse levels first."""
+    """Return the rows that measure each level, with coarse levels first."""
     last = spec.levels[-1].name
     if any(level.column == "REGION_TYPE" for level in spec.levels):
         return {last: rows}
@@ -138,7 +138,7 @@ def _by_level(spec: Spec, rows: Columns) -> dict[str, Columns]:
 
 
 def _read_part(spec: Spec, source) -> Columns:
-    """Return the columns of one file, with its data cells named as the spec names them."""
+    """Return the columns of one file, with data cells under the names that the spec gives them."""
     table = open_table(source)
     named = [match for column in table.columns() if (match := _CELL.fullmatch(column))]
     if len(named) != 1:
@@ -167,7 +167,7 @@ def _tree(spec: Spec, rows: Columns) -> Tree:
 
 
 def _keys(spec: Spec, rows: Columns, last: str) -> list[dict[str, NDArray]]:
-    """Return the key columns of the levels down to that of the rows: a column or a prefix of it."""
+    """Return the key columns of all levels down to that of the rows, each a column or a prefix of one."""
     found: list[dict[str, NDArray]] = []
     for level in spec.levels[: [level.name for level in spec.levels].index(last) + 1]:
         codes = rows[level.column].astype(str) if level.column else np.zeros(0, str)
@@ -179,7 +179,7 @@ def _keys(spec: Spec, rows: Columns, last: str) -> list[dict[str, NDArray]]:
 
 
 def _positions(spec: Spec, cells: Cells, rows: Columns, level: str) -> NDArray[np.int64]:
-    """Return the position of every row in the table of a level; each cell occurs exactly once."""
+    """Return the position of every row in a level's table; refuse cells that are missing or listed more than once."""
     keys = _keys(spec, rows, level)
     own = cells.tree.keys[cells.tree.level(level)]
     index = {key: place for place, key in enumerate(zip(*(column.tolist() for column in own.values())))}
@@ -209,7 +209,7 @@ def _combination(cells: Cells, where: Mapping[str, str]) -> int:
 
 
 def _laws(rows: Columns) -> list[tuple[Law, NDArray[np.int64]]]:
-    """Return every law in the file with its rows."""
+    """Return each noise law in the file with the positions of its rows."""
     pairs = [
         (str(name), str(variance)) for name, variance in zip(rows["NOISE_DISTRIBUTION"], rows["VARIANCE"])
     ]
@@ -219,7 +219,7 @@ def _laws(rows: Columns) -> list[tuple[Law, NDArray[np.int64]]]:
 
 
 def _law_of_variance(name: str, variance: str) -> Law:
-    """Make a law of a stated variance."""
+    """Return a noise law with the variance that a file states."""
     if name not in _NAMES:
         raise DataError(f"NOISE_DISTRIBUTION '{name[:30]}' is unknown", needed=f"one of: {', '.join(_NAMES)}")
     return law_of_variance(_NAMES[name], stated_variance(variance, "a noisy count has the VARIANCE"))
@@ -240,7 +240,7 @@ def stated_variance(text: str, whose: str) -> Fraction:
 
 
 def _numbers(column: NDArray, law: Law) -> NDArray:
-    """Return the noisy counts, whole if the law is."""
+    """Return the noisy counts, as integers if the law is discrete."""
     read = int if law.discrete else float
     try:
         found = [read(str(value)) for value in column]
@@ -260,12 +260,12 @@ def _iterated(cells: Cells) -> bool:
 
 
 def _codes(spec: Spec, cells: Cells) -> dict[int, str]:
-    """Return prefix and code of the data cell for each combination of attributes."""
+    """Return the name of the data cell, with prefix and code, for each combination of attributes."""
     return {_combination(cells, cell.where): cell.count for cell in reversed(spec.table.cells)}
 
 
 def _places(cells: Cells, level: str) -> list[list[str]]:
-    """Return the key columns of every place of a level, in the published order."""
+    """Return the key columns of every place of a level, in the order of publication."""
     own = {name: column.astype(str) for name, column in cells.tree.keys[cells.tree.level(level)].items()}
     places = cells.tree.sizes[cells.tree.level(level)]
     region = [own.get("REGION_ID", own.get(level, np.full(places, "")))]
@@ -281,7 +281,7 @@ def _write_rows(path: Path, head: Sequence[str], rows: Sequence[Sequence]) -> No
 
 
 def write_estimates(path: Path, posterior: Posterior, spec: Spec, measurements: Measurements) -> None:
-    """Write posterior estimates of every data cell that was measured and every quantity of the spec.
+    """Write posterior estimates of every measured data cell and of every quantity in the spec.
 
     Columns of counts: GEOID, REGION_TYPE, ITERATION_CODE, DATA_CELL, COUNT_NOISY, VARIANCE, MOE_NOISY,
     PRED, PRED_LO, PRED_HI. Where the spec asks for ratios, `path` gets a sibling `*_ratios` with
@@ -308,7 +308,7 @@ def write_estimates(path: Path, posterior: Posterior, spec: Spec, measurements: 
 
 
 def _ratio_lines(posterior: Posterior, levels: set[str]) -> list[list]:
-    """Return the rows of ratios for every place of the measured levels."""
+    """Return the rows of ratios at every place of the measured levels."""
     ratios, lines, row = posterior.ratio_summary(), [], 0
     found = [ratios[name].astype(float).tolist() for name in ("noisy", "mean", "low", "high")]
     places = {level: _places(posterior.cells, level) for level in levels}
@@ -321,5 +321,5 @@ def _ratio_lines(posterior: Posterior, levels: set[str]) -> list[list]:
 
 
 def _geoid(key: Sequence[str]) -> list[str]:
-    """Return GEOID, region type and iteration code; tables without iterations get `*`."""
+    """Return the GEOID, region type and iteration code of a place; the iteration is `*` in tables without iterations."""
     return [*key, "*"][:3]

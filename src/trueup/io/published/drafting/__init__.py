@@ -35,14 +35,14 @@ MOST_NOTES = 100_000
 
 
 class PublishedDraft(NamedTuple):
-    """A drafted spec.
+    """A drafted spec in TOML, with the list of places that it needs and what could not be decided.
 
     Attributes
     ----------
     text
         The spec in TOML.
     undecided
-        What the files do not tell, in words.
+        Notes on what the files do not tell.
     geography
         The list of places that the spec needs: the one given, or the file that points from places to those above.
     places
@@ -162,19 +162,19 @@ _WITHOUT_NOISE = frozenset({NEAREST, RANDOM, Exact.name, CountInterval.name})
 
 
 def _has_errors(draft: Draft) -> bool:
-    """Return True if published errors say how far off each value is, sums among them."""
+    """Return True if a table gives errors or variances beside its values."""
     return any(entry.seen.errors or entry.seen.variance is not None for entry in draft.entries)
 
 
 def _without_totals(draft: Draft, text: str, title: str, law: str | None) -> tuple[str, str]:
-    """Return the spec without totals, or with them where they are not told, and what is left to do."""
+    """Return the spec without totals, or unchanged if totals cannot be told from cells, and words on what to do about them."""
     if (finest := without_totals(draft)) is None:
         return text, "leave their rows out by `only`, and their columns out of `cell`"
     return written(finest, title, {}, law)[0], "they are left out"
 
 
 def _without_lists(seen: list[SeenTable], places: frozenset[str]) -> tuple[list[SeenTable], list[str]]:
-    """Return tables without lists of codes or of names, which share no key with the longest table; and what is left out."""
+    """Leave out tables that share no key with the longest table; return the other tables and notes."""
     longest = max(seen, key=lambda table: len(table.values[0].texts) * len(table.values))
     known = {text for key in longest.keys for text in key.held} | places
     known |= {column.name for column in (*longest.keys, *longest.values)}
@@ -195,7 +195,7 @@ def _without_lists(seen: list[SeenTable], places: frozenset[str]) -> tuple[list[
 
 
 def _repeats_codes(table: SeenTable) -> bool:
-    """Return True if all numbers of a table are codes that its keys hold, such as those of the places above."""
+    """Return True if all numbers of a table are codes that also occur in its key columns."""
     codes = {text for key in table.keys for text in key.held}
     for column in table.values:
         numbers = [int(text) for text in column.held if text.isdigit()]
@@ -207,7 +207,7 @@ def _repeats_codes(table: SeenTable) -> bool:
 def _places_of(
     files: Sequence[str | Path], geography: str | Path | None
 ) -> tuple[str | Path | None, Pointers | None]:
-    """Return the list of places and its pointers: the one given, or the first file that has pointers."""
+    """Return the list of places and its parent pointers: the given one, or the first file that has parent pointers."""
     if geography is not None:
         return geography, pointers_of(geography)
     found = ((file, pointers_of(file)) for file in files)
@@ -215,7 +215,7 @@ def _places_of(
 
 
 def _lists_sheets(table: SeenTable, sheets: Sequence[str | None]) -> bool:
-    """Return True for a list of the sheets of a workbook, whatever numbers stand beside their names."""
+    """Return True if a key column of a table lists names of the workbook's sheets."""
     return any(len(key.held) > 1 and set(key.held) <= set(sheets) for key in table.keys)
 
 

@@ -1,4 +1,4 @@
-"""Places above the places in one column of keys: the forms of keys propose them, and published sums decide."""
+"""Parents of places in one column of keys, proposed by the form of keys and confirmed by published sums."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARENT = "part of"
 
 
 class PlacesAbove(NamedTuple):
-    """A table whose places stand in one column, and for each of them the place above."""
+    """A table with its places in one column, and the parent of each place."""
 
     table: SeenTable
     pointers: Pointers
@@ -31,7 +31,7 @@ class PlacesAbove(NamedTuple):
 
 
 def places_above(table: SeenTable) -> PlacesAbove | None:
-    """Return the place above each place of a table whose rows hold sums of each other; None if nothing tells it."""
+    """Return the parent of each place of a table if published sums confirm a hierarchy; otherwise None."""
     table = _with_zeros(table)
     if not table.places or table.constant or "" in table.places[-1].texts:
         return None
@@ -64,9 +64,7 @@ def places_above(table: SeenTable) -> PlacesAbove | None:
 def all_above(
     seen: Sequence[SeenTable],
 ) -> tuple[list[SeenTable], Pointers | None, list[tuple[str, str]], list[str]]:
-    """Return tables with their places in one column where sums tell which lie in which, pointers to these, their list, and what
-    is said of it.
-    """
+    """Confirm parents of places by sums; return the tables with places in one column, the pointers, the list, and notes."""
     told = {at: each for at, table in enumerate(seen) if (each := places_above(table))}
     if not told:
         return [*seen], None, [], []
@@ -89,7 +87,7 @@ def all_above(
 
 
 def _confirmed(table: SeenTable, rows: Sequence[tuple[str, str]]) -> int:
-    """Return how many more sums of a table's rows speak for a list of places than against it."""
+    """Return the number of sums in a table that confirm a list of places and parents, less the number that contradict it."""
     names, columns, _ = _by_place(table)
     parents = [names.index(above) if above in names else -1 for above in map(dict(rows).__getitem__, names)]
     held, against, *_ = agreeing(row_numbers(table, columns), parents)
@@ -97,7 +95,7 @@ def _confirmed(table: SeenTable, rows: Sequence[tuple[str, str]]) -> int:
 
 
 def _own_list(table: SeenTable, rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the places of a table from a list of all, its first or last one above the others where it holds their sums."""
+    """Return a table's places with parents; its first or last place is the parent of the others if it holds their sums."""
     names, columns, _ = _by_place(table)
     own = {place: above for place, above in rows if place in names}
     numbers = row_numbers(table, columns)
@@ -111,7 +109,7 @@ def _own_list(table: SeenTable, rows: Sequence[tuple[str, str]]) -> list[tuple[s
 def _below_one(
     every: PlacesAbove, labels: Sequence[str], lists: Sequence[Sequence[tuple[str, str]]]
 ) -> PlacesAbove:
-    """Return the lists of several tables as one; the place above the several highest of a table has its label."""
+    """Merge the lists of several tables; if a table has several top places, a place with the table's label is put above them."""
     known = {place for rows in lists for place, _ in rows}
     found: dict[str, str] = {}
     for label, rows in zip(labels, lists):
@@ -127,7 +125,7 @@ def _below_one(
 
 
 def _column_names(table: SeenTable) -> list[list[str]]:
-    """Return the names of a table's columns by their roles."""
+    """Return the names of a table's columns, grouped by role."""
     return [
         [column.name for column in columns]
         for columns in (table.places, table.attributes, table.values, table.keys)
@@ -135,7 +133,7 @@ def _column_names(table: SeenTable) -> list[list[str]]:
 
 
 def _stacked(tables: Sequence[SeenTable]) -> tuple[SeenTable | None, list[str]]:
-    """Return tables of the same columns that hold other places each as one, and what is said of it; None if they do not.
+    """Stack tables with equal columns and different places; return the table, or None if they cannot be stacked, and notes.
 
     Rows of a place that several tables name with the same numbers, such as a nation, are taken once.
     """
@@ -159,7 +157,7 @@ def _stacked(tables: Sequence[SeenTable]) -> tuple[SeenTable | None, list[str]]:
 
 
 def _rows_of(place: str, tables: Sequence[SeenTable]) -> Iterator[tuple[tuple[str, ...], ...]]:
-    """Yield the rows of a place in each table that names it."""
+    """Yield, for each table that names a place, the texts of that place's rows."""
     for table in tables:
         if place in table.places[-1].texts:
             own = table.of_rows([text == place for text in table.places[-1].texts])
@@ -167,7 +165,7 @@ def _rows_of(place: str, tables: Sequence[SeenTable]) -> Iterator[tuple[tuple[st
 
 
 def _joined_rows(tables: Sequence[SeenTable]) -> SeenTable:
-    """Return tables of the same columns below each other."""
+    """Stack tables with equal columns into one table."""
 
     def joined(columns: Sequence[Sequence[SeenColumn]]) -> list[SeenColumn]:
         return [
@@ -190,7 +188,7 @@ def _joined_rows(tables: Sequence[SeenTable]) -> SeenTable:
 
 
 def _with_zeros(table: SeenTable) -> SeenTable:
-    """Return a table whose place of all has its code of zeros again: other codes may end in zeros above others, too."""
+    """Return a table in which the code of zeros, which other steps blank, again names the place that contains all others."""
     if not table.places or not (zeros := table.places[-1].blank):
         return table
     place = table.places[-1]
@@ -200,7 +198,7 @@ def _with_zeros(table: SeenTable) -> SeenTable:
 
 
 def _below_named(numbers: RowNumbers, whole: int) -> Iterator[list[int]]:
-    """Yield the parents by sums of the rows without a named total at an end, in which all others lie."""
+    """Yield parents of rows by sums, with all rows below a total that is named in the first or last row."""
     kept = [row for row in range(len(numbers.ends)) if row != whole]
     for way in by_sums(numbers._replace(ends=numbers.ends[kept])):
         parents = [whole] * len(numbers.ends)
@@ -211,7 +209,7 @@ def _below_named(numbers: RowNumbers, whole: int) -> Iterator[list[int]]:
 
 
 def _best(ways: Sequence[list[int]], numbers: RowNumbers) -> list[int] | None:
-    """Return the proposal that most sums confirm, four of five at least, of several places above others."""
+    """Return the proposed parents that most sums confirm; None if fewer than two sums or too small a share confirm any."""
     best, most = None, (0, 0, 0, 0.0)
     many = numbers.ends.shape[1] > 5
     for way in ways:
@@ -238,7 +236,7 @@ def _pointed(table: SeenTable, names: list[str], parents: list[str]) -> PlacesAb
 
 
 def _flat(table: SeenTable) -> SeenTable:
-    """Return a table without the columns of places before the last."""
+    """Return a table with only the last column of places, and notes on the columns left out."""
     said = [
         f"column '{place.name}' says of which kind a place is, or repeats the one above, and is left out"
         for place in table.places[:-1]
@@ -247,7 +245,7 @@ def _flat(table: SeenTable) -> SeenTable:
 
 
 def _by_place(table: SeenTable) -> tuple[list[str], list[SeenColumn], list[int]]:
-    """Return the places of a table, a column of values for each combination of attributes, and the first row of each place."""
+    """Return a table's places, its values as a column for each combination of attributes, and each place's first row."""
     places, others = table.places[-1].texts, list(zip(*(column.texts for column in table.attributes)))
     if not others:
         return places, table.values, [*range(len(places))]
@@ -269,7 +267,7 @@ def _by_place(table: SeenTable) -> tuple[list[str], list[SeenColumn], list[int]]
 
 
 def whole_among(roots: Sequence[str], table: SeenTable) -> str:
-    """Return the one of the places in no other that holds the others, by its name or its numbers; empty if there is none."""
+    """Return the top place that contains the other top places, judged by name or numbers; empty if there is none."""
     if named := [name for name in roots if TOTAL.fullmatch(name)]:
         return named[0]
     flat = table._replace(places=[], keys=())
@@ -287,7 +285,7 @@ def whole_among(roots: Sequence[str], table: SeenTable) -> str:
 
 
 def write_indented_places(path: Path, columns: tuple[str, str], places: Sequence[tuple[str, str]]) -> Path:
-    """Write a list of places, each with the one above, under the names that a spec gives these columns; return the path."""
+    """Write a list of places and parents to a CSV file, with the column names that the spec gives; return the path."""
     with path.open("x", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([columns, *places])
     return path

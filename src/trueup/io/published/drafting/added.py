@@ -1,4 +1,4 @@
-"""Totals that were added from perturbed cells: they tell nothing more than these, and a draft leaves them out."""
+"""Totals that an agency added up from perturbed cells, which tell nothing more than the cells and are left out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trueup.io.published.drafting.keys import Draft, DraftedTable
 
 
 def without_totals(draft: Draft) -> Draft | None:
-    """Return a draft of the finest cells alone; None where its columns do not tell which these are.
+    """Return a draft of the finest cells alone, or None if the columns do not show which cells these are.
 
     They are told where each table has all attributes and the finest level, and names each level in a column.
     """

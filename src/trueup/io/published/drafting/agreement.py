@@ -1,4 +1,4 @@
-"""Agreement of published numbers with the sums of others, within noise, rounding and what is hidden."""
+"""Agreement of published numbers with sums of other numbers, within noise, rounding and hidden values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAST = 30
 
 
 class RowNumbers(NamedTuple):
-    """Numbers of rows that may be sums of each other.
+    """Ranges of the numbers in rows that may be sums of each other, with the rounding base and the noise.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class SumAgreement(NamedTuple):
 
     @property
     def is_told(self) -> bool:
-        """Return True if there are enough large numbers to judge."""
+        """Return True if large enough numbers are known to judge the agreement."""
         return self.told > 0 and self.total >= LEAST
 
     @property
@@ -69,7 +69,7 @@ class SumAgreement(NamedTuple):
 
 
 def row_numbers(table: SeenTable, columns: Sequence[SeenColumn]) -> RowNumbers:
-    """Return the numbers of some columns, with the rounding and the noise that their table has."""
+    """Return the numbers of some columns of a table, with the table's rounding base and noise."""
     ends = np.array([list(ends_of(column, table.titles)) for column in columns]).transpose(1, 0, 2)
     known = ends[ends[..., 0] == ends[..., 1]][:, 0].tolist()
     base = base_of(known, table.titles.casefold()) or 1
@@ -78,7 +78,7 @@ def row_numbers(table: SeenTable, columns: Sequence[SeenColumn]) -> RowNumbers:
 
 
 def noise_of(table: SeenTable, column: SeenColumn | None = None) -> float:
-    """Return the largest standard deviation that columns of errors, or the one beside a column, give; 0 without one."""
+    """Return the largest standard deviation that a table's columns of errors give, or that of one column; 0 if none is given."""
     errors = [table.errors[column.name]] if column and column.name in table.errors else table.errors.values()
     columns = [*errors] or ([table.variance] if table.variance else [])
     most = max((x for each in columns for x in column_numbers(each) if x), default=0.0)
@@ -113,14 +113,14 @@ def agreement_with_sums(
 
 
 def agreeing(numbers: RowNumbers, parents: Sequence[int]) -> tuple[int, int, int, float]:
-    """Return how many rows agree with the sums of their parts, how many do not, how many cannot tell, and by what share.
+    """Return the numbers of rows that agree with the sums of their parts, that do not, and that are open, and the deviation.
 
     Parameters
     ----------
     numbers
-        Of all rows.
+        Numbers of all rows.
     parents
-        The row of which each is a part; -1 for none.
+        Row of which each row is a part; -1 for none.
     """
     parts: dict[int, list[int]] = {}
     for row, parent in enumerate(parents):

@@ -1,4 +1,4 @@
-"""Tables of the same shape in several sheets or files, which show other attribute values, years or places."""
+"""Tables of equal shape in several sheets or files, which show different attribute values, years or places."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_ROWS = 5000
 def told_apart(
     entries: Sequence[DraftedTable], attributes: list[DraftedKey], undecided: list[str]
 ) -> list[DraftedTable]:
-    """Give tables with the same cells one more attribute, named by sheet or file; of several years, keep the last."""
+    """Distinguish tables with the same cells by a new attribute, named after sheet or file; of several years, keep the last."""
     groups: dict[object, list[DraftedTable]] = {}
     for entry in entries:
         cells = frozenset(
@@ -73,7 +73,7 @@ def label_of(table: SeenTable) -> str:
 
 
 def of_finest_kind(table: SeenTable) -> SeenTable:
-    """Leave out rows of intermediate levels if nothing says which places they contain."""
+    """Leave out rows of intermediate levels if nothing tells which places they contain."""
     if len(table.places) != 1 or are_levels(table.places[0].held):
         return table
     place = table.places[0]
@@ -97,7 +97,7 @@ def of_finest_kind(table: SeenTable) -> SeenTable:
 
 
 def _letters(place: SeenColumn, table: SeenTable) -> SeenColumn | None:
-    """Return the first letters of codes if the places with each letter have the same sums; None if they do not."""
+    """Return the letters before the digits of codes as a column, if the places with each letter have equal sums; else None."""
     found = [re.match(r"([^\W\d]{1,5})\d+$", text) for text in place.texts]
     letters = [each[1] if each else "" for each in found]
     kinds = dict.fromkeys(letters)
@@ -152,7 +152,7 @@ def within_their_labels(
 
 
 def _whole_of(same: Sequence[DraftedTable]) -> DraftedTable | None:
-    """Return the table whose numbers are about the sums of those of the others, if there is one."""
+    """Return the table whose numbers are about the sums of the numbers in the others, or None."""
     columns = [[x for column in entry.seen.values for x in column_numbers(column)] for entry in same]
     if len(same) < 3 or len({*map(len, columns)}) > 1:
         return None

@@ -1,4 +1,4 @@
-"""Codes of places that begin with the codes of the places above them."""
+"""Codes of places that begin with the code of the parent place."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def parents_by_codes(codes: Sequence[str]) -> list[str]:
-    """Return for each code the longest other code that it begins with; empty if there is none.
+    """Return, for each code, the longest other code with which it begins; empty if there is none.
 
     Examples
     --------
@@ -20,13 +20,13 @@ def parents_by_codes(codes: Sequence[str]) -> list[str]:
 
 
 def without_parts(codes: Sequence[str], lengths: Sequence[int]) -> list[str]:
-    """Return the codes above the last level with which no other code begins."""
+    """Return the codes shorter than those of the last level that no other code begins with."""
     begun = {code[:length] for code in codes for length in lengths if len(code) > length}
     return [code for code in codes if len(code) in lengths and code not in begun]
 
 
 def code_lengths(codes: Sequence[str]) -> list[int]:
-    """Return the lengths of codes that are prefixes of most longer codes, without the length of a single root."""
+    """Return the lengths of codes that are prefixes of most longer codes, except the length of a single root code."""
     if all(code.isdecimal() for code in codes) and len(codes) == 1 + max(map(int, codes)) - min(
         map(int, codes)
     ):
@@ -41,7 +41,7 @@ def code_lengths(codes: Sequence[str]) -> list[int]:
 
 
 def begins_all(code: str, codes: Sequence[str]) -> bool:
-    """Return True for a code with which all others begin, as X with X1 and X2.
+    """Return True if all other codes begin with this one, as X1 and X2 begin with X.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def begins_all(code: str, codes: Sequence[str]) -> bool:
 
 
 def are_levels(codes: Sequence[str]) -> bool:
-    """Return True if the lengths of codes identify levels, to which every code but a single root belongs.
+    """Return True if the length of each code identifies a level, for all codes but a single root.
 
     Examples
     --------

@@ -103,7 +103,7 @@ def sorted_keys(columns: list[SeenColumn], rows: int, outline: Sequence[str] = (
 
 
 def _likely_places(columns: list[SeenColumn], rows: int) -> list[SeenColumn]:
-    """Return the columns that may hold places; none if every column is identified as an attribute."""
+    """Return the columns that may hold places; an empty list if every column is identified as an attribute."""
     if rows == 1:
         return columns
     names = [c.name for c in columns]  # both parts of a column of places and values have its name
@@ -117,14 +117,14 @@ def _likely_places(columns: list[SeenColumn], rows: int) -> list[SeenColumn]:
 
 
 def _is_plainly_crossed(column: SeenColumn, places: SeenColumn) -> bool:
-    """Return True if a column's two or three values occur in every one of many more places, as sexes do."""
+    """Return True if a column has two or three values that all occur in every one of many more places, as sexes do."""
     pairs = named_pairs(places, column)
     own, values = {a for a, _ in pairs}, {b for _, b in pairs}
     return len(values) <= 3 and 3 * len(values) <= len(own) and len(pairs) == len(own) * len(values)
 
 
 def _finest(under: list[SeenColumn], above: SeenColumn) -> SeenColumn:
-    """Return the column of the smallest places among those that lie within most of the others."""
+    """Return the column of the smallest places: the one whose places lie within most other columns."""
 
     def within(column: SeenColumn) -> int:
         others = [other for other in under if other is not column and not determines_key(other, column)]
@@ -138,7 +138,7 @@ def _finest(under: list[SeenColumn], above: SeenColumn) -> SeenColumn:
 
 
 def _tells_attribute(column: SeenColumn, *, named: bool) -> bool:
-    """Return True if a column holds an attribute, judged by its name or by repeated ages or sexes."""
+    """Return True if a column holds an attribute, judged by the column's name or by repeated ages or sexes."""
     values = [text for text in dict.fromkeys(column.held) if not TOTAL.fullmatch(text)]
     worded = [text for text in values if any(map(str.isalnum, text))]
     repeated = 1 < len(values) < len(column.held) and not all(map(str.isdigit, worded))
@@ -153,7 +153,7 @@ def _lies_within(fine: SeenColumn, coarse: SeenColumn) -> bool:
 
 
 def _named_within(fine: SeenColumn, coarse: SeenColumn, columns: list[SeenColumn]) -> bool:
-    """Return True for two columns with names of places, of which the first are larger and the pairs do not cross."""
+    """Return True if two columns of place names are in order, large before small, and their names do not cross."""
     ordered = [c for c in columns if c is fine or c is coarse] == [coarse, fine]
     if not ordered or not all(PLACE.fullmatch(c.name) for c in (fine, coarse)):
         return False
@@ -163,7 +163,7 @@ def _named_within(fine: SeenColumn, coarse: SeenColumn, columns: list[SeenColumn
 
 
 def _indents(coarse: SeenColumn, fine: SeenColumn, outline: Sequence[str]) -> bool:
-    """Return True if parts of a column stand below places of another, to its right, and no more than two of three in each."""
+    """Return True if one column of an outline is to the right of another, and pairs two thirds of their names at most."""
     if not {coarse.name, fine.name} <= {*outline} or outline.index(coarse.name) >= outline.index(fine.name):
         return False
     pairs = named_pairs(fine, coarse)
@@ -185,7 +185,7 @@ def _begins_anew(fine: SeenColumn, coarse: SeenColumn) -> bool:
 
 
 def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
-    """Return True for a column that names each row's level, as keys or the lengths of codes confirm."""
+    """Return True if a column only names the level of each row's place, as other key columns or lengths of codes confirm."""
     filled = [[bool(t) and not TOTAL.fullmatch(t) for t in other.texts] for other in others]
     lengths = [list(map(len, other.texts)) for other in others if " " not in "".join(other.texts)]
     if not others or "" in column.texts:

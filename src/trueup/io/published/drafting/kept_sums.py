@@ -1,4 +1,4 @@
-"""Rows that hold sums of other rows: those to leave out, and the spec entries that keep them."""
+"""Rows that hold sums of other rows: which ones a draft leaves out, and which spec entries would keep them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUM_OF_GROUP = re.compile(
 
 
 def way_to_keep(table: SeenTable, column: SeenColumn, inner: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the spec entries that keep sums of some values as well, if no two of them overlap.
+    """Return the spec entries that also keep the sums of some values, if no two of these values overlap.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Levels and attributes in the form of a drafted spec, and pointers from places to their parents."""
+"""Levels and attributes as a drafted spec declares them, and pointers from places to parents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueup.model.tree import Tree
 
 
 class Pointers(NamedTuple):
-    """Two columns of a list of places that name each place and its parent, all places, and their depth."""
+    """Parent pointers of places: the names of two columns, all places, and the depth of the tree."""
 
     id: str
     parent: str
@@ -25,7 +25,7 @@ class Pointers(NamedTuple):
 
 
 def pointers_of(source: str | Path) -> Pointers | None:
-    """Find a column that names each row's place and one that names its parent; return None if there are none.
+    """Find a column that names each row's place and one that names the parent; return None if there are none.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class DraftedKey:
 
 @dataclass
 class DraftedTable:
-    """One table of the spec."""
+    """A table of the drafted spec, with its level, attributes and cells."""
 
     seen: SeenTable
     level: str
@@ -81,7 +81,7 @@ class DraftedTable:
 
 @dataclass
 class Draft:
-    """All that a drafted spec declares."""
+    """Everything that a drafted spec declares: levels, attributes and tables."""
 
     levels: list[DraftedKey]
     attributes: list[DraftedKey]
@@ -93,7 +93,7 @@ class Draft:
 def attribute_of(
     attributes: list[DraftedKey], name: str, values: list[str], taken: Collection[str] = ()
 ) -> DraftedKey:
-    """Return the attribute with a name or with these values, or a new one."""
+    """Return the attribute that has a given name or these values, or a new one."""
     fold = {value.casefold() for value in values}
     free = [known for known in attributes if known.name not in taken]
     for known in sorted(free, key=lambda known: known.name.casefold() != name.casefold()):
@@ -108,19 +108,19 @@ def attribute_of(
 
 
 def spec_value(drawn: DraftedKey, value: str) -> str:
-    """Return a value of an attribute as the spec writes it."""
+    """Return the value of an attribute as it is written in the spec."""
     return next((known for known in drawn.values if known.casefold() == value.casefold()), value)
 
 
 def lacks_above(upper: SeenColumn, finest: SeenColumn, totals: Mapping[str, str]) -> bool:
-    """Return True if some row names a finest place but no place above it."""
+    """Return True if a row names a finest place but none of the places above it."""
     return any(
         not above and own and own not in totals.values() for above, own in zip(upper.texts, finest.texts)
     )
 
 
 def lacks_below(upper: SeenColumn, finest: SeenColumn, totals: Mapping[str, str]) -> bool:
-    """Return True if some place has rows of its own but no parts, and is not a total."""
+    """Return True if a place has rows of its own but no parts below it, and is not a total."""
     known = {above for above, own in zip(upper.texts, finest.texts) if own and not TOTAL.fullmatch(own)}
     known |= {"", *totals.values()}
     return not all(above in known or TOTAL.fullmatch(above) for above in upper.texts)

@@ -81,7 +81,7 @@ _OF_ALL = re.compile(r"\b100 ?(%|percent)")
 
 
 def error_of(column: SeenColumn) -> str:
-    """Return the kind of errors that a column holds, judged by its name; empty if it holds none."""
+    """Return the kind of error that a column holds, judged by its name; empty if it holds no errors."""
     numbers = any(map(is_number, column.held))
     return next(
         (
@@ -126,7 +126,7 @@ def marks_values(column: SeenColumn, at: int) -> bool:
 def without_flags(
     every: list[SeenColumn], keys: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[list[SeenColumn], list[str]]:
-    """Return keys without columns that say which values are hidden, by their name or by standing behind the values; and notes."""
+    """Leave out key columns that flag hidden values, judged by name or position; return the other keys and notes."""
     said = []
     for column in keys if len(values) == 1 else ():
         texts, shown = values[0].texts, {True: Counter[str](), False: Counter[str]()}
@@ -176,7 +176,7 @@ def holds_values(column: SeenColumn, at: int) -> bool:
 
 
 def holds_ages(column: SeenColumn) -> bool:
-    """Return True for ages: ranges and single numbers that follow each other without gaps, and repeat."""
+    """Return True if texts are ages: ranges and single numbers that follow each other without gaps, and repeat."""
     times = Counter(column.held)
     found = sorted((int(a), int(b or a)) for a, b in map(_ends, times) if a)
     gapless = all(low == high + 1 for (_, high), (low, _) in pairwise(found))
@@ -191,7 +191,7 @@ def _ends(text: str) -> tuple[str, str]:
 
 
 def stands_among_values(every: list[SeenColumn], at: int) -> bool:
-    """Return True for numbers of different lengths after a column of values, which are not codes."""
+    """Return True if a column after a column of values holds numbers of different lengths, which are not codes."""
     held = every[at].held
     several = len({len(text) for text in held}) > 1 and sum(map(is_number, held)) > 0.5 * len(held)
     zeros = any(re.fullmatch(r"0\d+", text) for text in held)
@@ -199,7 +199,7 @@ def stands_among_values(every: list[SeenColumn], at: int) -> bool:
 
 
 def stands_before_names(every: list[SeenColumn], at: int) -> bool:
-    """Return True for numbers in the first of some columns, of which the last holds the names of all rows."""
+    """Return True if the first of some columns holds numbers, and the last holds names for all rows."""
     names = every[-1].held
     apart = len(set(names)) == len(every[-1].texts) and not any(map(is_number, names))
     between = [column for column in every[:-1] if column is not every[at]]
@@ -208,7 +208,7 @@ def stands_before_names(every: list[SeenColumn], at: int) -> bool:
 
 
 def holds_codes(column: SeenColumn, at: int, every: list[SeenColumn]) -> bool:
-    """Return True for one of the first columns if its numbers are nested codes, or rise from row to row beside names."""
+    """Return True if one of the first columns holds codes: nested, or rising from row to row beside names."""
     codes = [text for text in column.held if not TOTAL.fullmatch(text)]
     if at > 2 or len(codes) < 3 or len(set(codes)) < len(codes) or not all(map(_CODED.fullmatch, codes)):
         return False

@@ -1,4 +1,4 @@
-"""Laws that the values of a published table, and the text around it, suggest."""
+"""Noise laws of published tables, suggested by values and surrounding text."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _TOLD = "read what the publisher says of it"
 
 
 def _numbers(entry: DraftedTable) -> list[float]:
-    """Return the numbers of a table (counts)."""
+    """Return all numbers in the values of a table."""
     unit = unit_of(entry.seen)
     found = (x for column in entry.seen.values for x in column_numbers(column) if x is not None)
     return [round(x * unit, 6) for x in found]
 
 
 def unit_of(seen: SeenTable) -> int:
-    """Return how many counts the number 1 stands for, according to the text above the table or its column names."""
+    """Return the number of persons or other units for which a 1 stands, according to titles or column names."""
     names = (name for column in seen.values for name in (column.name, *column.path))
     return 1000 if _THOUSANDS.search("\n".join((seen.titles, *names))) else 1
 
 
 def rounding_base(entry: DraftedTable) -> int | None:
-    """Return the base of which all values of a table without noise are multiples."""
+    """Return the base of which all values in a table without noise are multiples, or None."""
     found = _numbers(entry)
     noisy = (
         entry.seen.variance is not None or bool(entry.seen.errors) or any(x < 0 or x != int(x) for x in found)
@@ -42,7 +42,7 @@ def rounding_base(entry: DraftedTable) -> int | None:
 
 
 def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> str:
-    """Return the law that values and titles suggest, or neighbouring tables with known bases."""
+    """Return the noise law that values, titles or neighbouring tables with known rounding suggest."""
     seen = entry.seen
     found = _numbers(entry)
     said = seen.titles.casefold()
@@ -85,7 +85,7 @@ def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> 
 
 
 def _small_base(entry: DraftedTable, found: Sequence[float]) -> int | None:
-    """Return the base to which only small counts are rounded: no value between 0 and this base occurs."""
+    """Return the base to which only small counts are rounded, judged by missing values between 0 and the base."""
     base = min((x for x in found if x > 0), default=0)
     coded = any(text and not is_number(without_mark(text)) for c in entry.seen.values for text in c.texts)
     blank = any("" in column.texts for column in entry.seen.values)

@@ -22,7 +22,7 @@ _SHOWN = r"(?:shown|replaced|displayed|marked|denoted|represented|indicated|supp
 
 
 def said_of(code: str, notes: str) -> str | None:
-    """Return what the notes of a file say about a code.
+    """Return the note in a file that explains a code.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def said_of(code: str, notes: str) -> str | None:
 
 
 def meaning_of(text: str, *, zeros: bool) -> str:
-    """Return the code's meaning as a spec writes it; if zeros are shown, a range of small counts begins at 1.
+    """Return the meaning of a code as a spec writes it; a range of small counts begins at 1 if zeros are shown.
 
     Examples
     --------

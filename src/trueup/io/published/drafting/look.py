@@ -1,4 +1,4 @@
-"""Location of tables in a file or sheet: their header rows, and the notes below them."""
+"""Location of tables in a file or sheet, with header rows above and notes below."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_ROWS = 200_000
 
 
 def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
-    """Find the tables in one file or sheet."""
+    """Return the tables found in one file or sheet."""
     path = Path(source)
     if is_parquet(path):
         return _in_parquet(source, path.name)
@@ -111,7 +111,7 @@ def _some(table: SeenTable | None) -> list[SeenTable]:
 
 
 def best_rows(source: Any, sheet: str | None) -> tuple[list[Row], str | None]:
-    """Return the rows of a file, and the delimiter that gives the most cells."""
+    """Return the rows of a file, read with the delimiter that gives most cells, and this delimiter."""
     best: list[Row] = []
     divided = None
     for delimiter in delimiters_of(source):
@@ -135,7 +135,7 @@ def _filled(rows: Sequence[Row]) -> int:
 
 
 def _first(rows: Sequence[Row]) -> int | None:
-    """Return the first row of numbers; a row of years above all other cells holds column names instead."""
+    """Return the first row of numbers; a row of years above all other cells counts as column names."""
     wide = 0
     for at, row in enumerate(rows):
         numbers = numeric_cells(row)
@@ -162,12 +162,12 @@ def _first(rows: Sequence[Row]) -> int | None:
 
 
 def _stands_again(rows: Sequence[Row], at: int, text: str, k: int) -> bool:
-    """Return True for a text that occurs several times in a column."""
+    """Return True if a text occurs several times in a column."""
     return bool(text) and sum(k < len(row) and row[k] == text for row in rows[at : at + 500]) > 1
 
 
 def _rise_by_one(cells: Sequence[str]) -> bool:
-    """Return True for names of three or more columns that are consecutive numbers, such as ages or hours."""
+    """Return True if three or more column names are consecutive whole numbers, such as ages or hours."""
     numbers = [int(cell) for cell in cells if cell.isdecimal()]
     return len(numbers) == len(cells) > 2 and all(b == a + 1 for a, b in pairwise(numbers))
 
@@ -187,7 +187,7 @@ def _with_codes(rows: Sequence[Row], at: int, numbers: set[int]) -> int:
 
 
 def _lacks_values(rows: Sequence[Row], at: int, numbers: set[int]) -> bool:
-    """Return True for a row below the column names that has a key but no number."""
+    """Return True if a row below the column names has a key but no number."""
     named = all(k < len(rows[at - 1]) and rows[at - 1][k] for k in numbers)
     again = any(
         cell and any(k < len(row) and row[k] == cell for row in rows[at + 1 : at + 500])
@@ -197,7 +197,7 @@ def _lacks_values(rows: Sequence[Row], at: int, numbers: set[int]) -> bool:
 
 
 def _in_place(cell: str, below: set[str]) -> bool:
-    """Return True for a text that stands instead of a number: a code, a repeated text, or a marked number."""
+    """Return True if a text replaces a number: a code, a repeated text, or a marked number."""
     if is_marked(cell):
         return not YEAR.fullmatch(without_mark(cell).strip())
     return cell in below or (is_code(cell) and not cell[0].isalnum())
@@ -217,7 +217,7 @@ def _header(rows: Sequence[Row], first: int) -> int:
 
 
 def _heads(row: Row) -> bool:
-    """Return True for a header row: several cells, or one cell above columns after the first."""
+    """Return True if a row is a header: several cells, or one cell above columns after the first."""
     return sum(map(bool, row)) > 1 or (any(row) and not row[0])
 
 
@@ -235,7 +235,7 @@ def _below_header(rows: Sequence[Row], first: int) -> int:
 
 
 def _values_from(row: Row) -> int:
-    """Return the position at which the numbers of a row begin: after its last word, but not in the first cell."""
+    """Return the position at which the numbers in a row begin: after the last word, but not in the first cell."""
     words = [k for k, cell in enumerate(row) if cell and not is_number(cell) and not is_code(cell)]
     return max(words, default=0) + 1
 
@@ -262,7 +262,7 @@ def _last(rows: Sequence[Row], first: int) -> int:
 
 
 def _side_by_side(columns: list[SeenColumn]) -> list[list[SeenColumn]]:
-    """Return the columns of each of several tables side by side, which have the same header."""
+    """Return the columns of each table when several tables with the same header stand side by side."""
     names = [column.path for column in columns]
     for width in range(2, len(names) // 2 + 1):
         if (

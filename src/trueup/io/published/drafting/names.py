@@ -1,4 +1,4 @@
-"""Names of attributes that are suggested by their values."""
+"""Names for attributes, suggested by the attribute values."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _TWO_NAMES = re.compile(r"([^\W\d_]+)(?:\s+[^\W\d_]{1,3}\.?\s+|\s*[/+&,]\s*|[-â€
 
 
 def joined_names(text: str) -> tuple[str, ...]:
-    """Return the two names that a text joins, as words or as two capital letters; nothing for another text.
+    """Return the two names that a text joins by a word, or two capital letters; empty for any other text.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def joined_names(text: str) -> tuple[str, ...]:
 
 
 def rest_of_names(whole: str, part: str) -> str:
-    """Return the name that a whole joins with that of its part; empty if it does not name the part.
+    """Return the other name in a total's label that joins two names, one of them the part's; empty if it does not.
 
     Examples
     --------
@@ -92,7 +92,7 @@ _OVER = re.compile(
 
 
 def overlapping(values: Sequence[str]) -> list[str]:
-    """Return the age groups that overlap others, unless one is made up of the others.
+    """Return age groups that overlap other groups; a group made up of the others does not count.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def overlapping(values: Sequence[str]) -> list[str]:
 
 
 def ages_within(values: Sequence[str], held: Sequence[str]) -> dict[str, list[str]]:
-    """Return, for each age group that is made up of others, these other groups.
+    """Return, for each age group, the other groups that lie within it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Columns of whole numbers that are not counts: levels, lists, row numbers, and codes that identify rows."""
+"""Columns of whole numbers that are not counts: levels, list numbers, row numbers, and codes that identify rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trueup.io.published.perturbed.notes import carried_keys
 def without_formal(
     keys: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[list[SeenColumn], list[SeenColumn]]:
-    """Return columns of values, without those of levels or of a list that keys or codes already state."""
+    """Leave out value columns that only repeat, as numbers, a level or list that the keys already state."""
     rows = len(values[0].texts)
     ways = [[*zip(*(map(_form, key.texts) for key in keys))], *(key.texts for key in keys)]
     ways = [way for way in ways if rows >= max(6, 3 * len(set(way)))]
@@ -30,9 +30,9 @@ def without_formal(
 
 
 def crossing_keys(every: Sequence[SeenColumn]) -> list[SeenColumn]:
-    """Return the first columns, of words or codes, if each repeats and all cross.
+    """Return the first columns if each repeats and together they identify the rows; otherwise an empty list.
 
-    Counts do not cross with what is before them: as many rows as there are combinations, or half of them, say that all are keys.
+    Counts do not cross with earlier columns, so as many rows as combinations, or half as many, show that all are keys.
     """
     found: list[SeenColumn] = []
     ways, rows = 1, len(every[0].texts) if every else 0
@@ -47,7 +47,7 @@ def crossing_keys(every: Sequence[SeenColumn]) -> list[SeenColumn]:
 
 
 def counts_rows(every: Sequence[SeenColumn]) -> bool:
-    """Return True if the first column numbers the rows from 0 or 1, and the columns after it identify the rows."""
+    """Return True if the first column numbers the rows from 0 or 1, and later columns identify the rows."""
     texts = every[0].texts if every else []
     if not any(texts == [str(k + first) for k in range(len(texts))] for first in (0, 1)):
         return False
@@ -58,7 +58,7 @@ def counts_rows(every: Sequence[SeenColumn]) -> bool:
 def without_numbers_of_rows(
     keys: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[list[SeenColumn], list[SeenColumn]]:
-    """Return columns of values without row numbers, if a key identifies the rows without them."""
+    """Leave out value columns that only number the rows, if keys identify the rows without them."""
     numbered = []
     apart = any(len(set(key.texts)) == len(key.texts) for key in keys) or told_rows(keys) == len(
         values[0].texts
@@ -79,7 +79,7 @@ def _repeats(column: SeenColumn) -> bool:
 
 
 def _has_one_width(column: SeenColumn) -> bool:
-    """Return True for codes of equal length that all differ."""
+    """Return True if codes have equal lengths and all differ."""
     return (
         len(set(column.held)) == len(column.held)
         and len({*map(len, column.held)}) == 1 < len(column.held[0]) - 1
@@ -87,7 +87,7 @@ def _has_one_width(column: SeenColumn) -> bool:
 
 
 def _rises(column: SeenColumn) -> bool:
-    """Return True for whole numbers that count the rows, or codes of three or more digits that rise from row to row."""
+    """Return True if a column numbers its rows from 1, or holds codes of three or more digits that rise from row to row."""
     if len(column.texts) < 6 or not all(re.fullmatch(r"\d{1,12}", text) for text in column.texts):
         return False
     numbers = [*map(int, column.texts)]
@@ -96,14 +96,14 @@ def _rises(column: SeenColumn) -> bool:
 
 
 def _form(text: str) -> int:
-    """Return the length of a code; 0 for a blank, -1 for words."""
+    """Return the length of a text if it is a code, 0 if it is blank, or -1 if it is words."""
     return len(text) if not text or (any(map(str.isdigit, text)) and " " not in text) else -1
 
 
 def with_numbered_keys(
     keys: list[SeenColumn], periods: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[list[SeenColumn], list[SeenColumn]]:
-    """Treat the first columns of whole numbers as keys if only then every row has different keys."""
+    """Treat the first columns of whole numbers as keys if only then all rows have different keys."""
     # A few names that repeat are no reason to take counts, which differ from row to row, for codes.
     few = told_rows(keys) < 0.8 * len(values[0].texts)
     for count in range(len(values)):

@@ -1,4 +1,4 @@
-"""Places and attributes that tables name differently: by codes, by labels, or one by either."""
+"""One name for places and attributes that some tables name by codes and others by labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 
 
 def with_attributes_of_others(table: SeenTable, seen: Sequence[SeenTable]) -> SeenTable:
-    """Take the one column of keys for an attribute where others have its values as one, and none has them as places."""
+    """Treat a table's only places as attribute values if other tables use them as attribute values and none as places."""
     others = [other for other in seen if other is not table]
     if len(table.places) != 1 or any(
         are_of_one_level(table.places[0], place) for other in others for place in other.places
@@ -27,7 +27,7 @@ def with_attributes_of_others(table: SeenTable, seen: Sequence[SeenTable]) -> Se
 
 
 def by_nested_codes(seen: Sequence[SeenTable]) -> list[SeenTable]:
-    """Name the places of tables of several levels by codes that begin with those of the level above, where names stand beside."""
+    """Name places by nested codes that stand beside names, if the codes of several tables form levels."""
     beside = [
         {
             key.name: key
@@ -54,7 +54,7 @@ def by_nested_codes(seen: Sequence[SeenTable]) -> list[SeenTable]:
 
 
 def _named_by(table: SeenTable, own: SeenColumn, other: SeenColumn) -> SeenTable:
-    """Return a table whose places, or an attribute, are named by another column that pairs off with their own."""
+    """Replace the column that names places or an attribute by another column whose values pair off with it."""
     ignored = [said for said in table.ignored if not said.startswith(f"column '{other.name}' ")]
     ignored.append(f"column '{own.name}' names what the other keys say, and is left out")
     places, attributes = (
@@ -65,7 +65,7 @@ def _named_by(table: SeenTable, own: SeenColumn, other: SeenColumn) -> SeenTable
 
 
 def by_one_name(seen: Sequence[SeenTable]) -> list[SeenTable]:
-    """Name places by a label where another table has no codes of theirs, but these labels."""
+    """Name a table's places by a column of labels, if another table has only these labels and none has the codes."""
     alone = [column for table in seen for column in table.places[-1:] if not table.labels]
     found = []
     for table in seen:
@@ -98,7 +98,7 @@ def named_whole(column: SeenColumn) -> str | None:
 
 
 def by_one_attribute(seen: Sequence[SeenTable], undecided: list[str]) -> list[SeenTable]:
-    """Name attributes by a column that another table has, where a table shows that it pairs off with its own."""
+    """Name an attribute by another column that pairs off with it, if another table names the attribute that way."""
     found = list(seen)
     for at, table in enumerate(found):
         others = [a for k, other in enumerate(found) if k != at for a in other.attributes]
@@ -113,7 +113,7 @@ def by_one_attribute(seen: Sequence[SeenTable], undecided: list[str]) -> list[Se
 
 
 def _is_one(one: SeenColumn, other: SeenColumn) -> bool:
-    """Return True if two columns are of one attribute: of one name, and with some values in common."""
+    """Return True if two columns hold one attribute: they have the same name and some values in common."""
     named = [
         {text.casefold() for text in column.held if not TOTAL.fullmatch(text)} for column in (one, other)
     ]
@@ -121,7 +121,7 @@ def _is_one(one: SeenColumn, other: SeenColumn) -> bool:
 
 
 def _in_a_copy(table: SeenTable, own: SeenColumn, same: SeenColumn, seen: Sequence[SeenTable]) -> str:
-    """Return what to do where one table names an attribute by codes, another by labels, and a third by both."""
+    """Return a note that tells how to edit a copy if one table names an attribute by codes, another by labels."""
     file = next(other.file for other in seen if any(_is_one(same, a) for a in other.attributes))
     pairs = dict(zip(same.texts, own.texts))
     words = ", ".join(f"'{value}' for '{text}'" for text, value in pairs.items())

@@ -1,4 +1,4 @@
-"""Relations between key columns: which identify rows, determine others, or name the codes of others."""
+"""Relations between key columns: which ones identify rows, determine other columns, or label the codes in them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _LABEL = re.compile(
 
 
 def determines_key(fine: SeenColumn, coarse: SeenColumn) -> bool:
-    """Return True if each value of a column occurs with a single value of another, apart from blanks and totals."""
+    """Return True if each value of a column occurs with one value of another, apart from blanks and totals."""
     pairs = named_pairs(fine, coarse)
     return len(pairs) == len({a for a, _ in pairs}) and bool(pairs)
 
 
 def named_pairs(fine: SeenColumn, coarse: SeenColumn) -> set[tuple[str, str]]:
-    """Return the pairs of values of two columns that occur in a row, without blanks and totals."""
+    """Return the pairs of values of two columns that occur together in a row, without blanks and totals."""
     pairs = zip(fine.texts, coarse.texts)
     return {(a, b) for a, b in pairs if a and b and not TOTAL.fullmatch(a) and not TOTAL.fullmatch(b)}
 
 
 def are_alike(one: SeenColumn, other: SeenColumn) -> bool:
-    """Return True if the values of two columns pair off."""
+    """Return True if the values of two columns correspond one to one."""
     pairs = set(zip(one.texts, other.texts))
     return len(pairs) == len(set(one.texts)) == len(set(other.texts)) > 1
 
 
 def told_rows(keys: list[SeenColumn]) -> int:
-    """Return how many different rows some key columns distinguish."""
+    """Return the number of different rows that some key columns distinguish."""
     return len(set(zip(*(key.texts for key in keys))))
 
 
@@ -42,7 +42,7 @@ def pairs_of(columns: list[SeenColumn]) -> Iterator[tuple[SeenColumn, SeenColumn
 
 
 def without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
-    """Return columns without those equivalent to another, and notes; codes are kept rather than names."""
+    """Leave out columns equivalent to another one, keeping codes rather than names; return the others and notes."""
     kept, ignored = list(columns), []
     for one, other in pairs_of(columns):
         if one in kept and other in kept and (_say_the_same(one, other, columns) or _names_codes(one, other)):
@@ -60,7 +60,7 @@ def without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[st
 
 
 def _say_the_same(one: SeenColumn, other: SeenColumn, columns: list[SeenColumn]) -> bool:
-    """Return True if the values of two columns correspond one to one, everywhere or within each place above."""
+    """Return True if the values of two columns correspond one to one, everywhere or within each larger place."""
     parts = [
         (a, b) for a, b in zip(one.texts, other.texts) if (a or not one.blank) and (b or not other.blank)
     ]
@@ -90,7 +90,7 @@ def _say_the_same(one: SeenColumn, other: SeenColumn, columns: list[SeenColumn])
 
 
 def _names_codes(one: SeenColumn, other: SeenColumn) -> bool:
-    """Return True if one column names each row's code of the other, which holds all levels: a level of its own would nest."""
+    """Return True if one column labels the codes of another that holds all levels, and does not name one of these levels."""
     label, code = sorted((one, other), key=lambda c: len(set(c.held)))
     lengths = code_lengths(sorted(set(code.held)))
     if not lengths or len(set(code.texts)) < len(code.texts) or len(set(label.held)) < 2:

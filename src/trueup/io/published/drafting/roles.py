@@ -122,7 +122,7 @@ def sorted_out(
 
 
 class _Roles(NamedTuple):
-    """Columns by role, with the column and kind of errors for each column of values."""
+    """Columns of a table by role, with the column of errors and the kind of error for each column of values."""
 
     keys: list[SeenColumn]
     values: list[SeenColumn]
@@ -180,7 +180,7 @@ def _not_annotations(columns: list[SeenColumn]) -> list[SeenColumn]:
 
 
 def _is_constant(every: list[SeenColumn], at: int) -> bool:
-    """Return True for a single number in all rows, before words and other numbers, as of a larger place."""
+    """Return True if a column repeats one number in all rows, before words and other numbers, as for a larger place."""
     numbers = [len(set(c.texts)) > 1 for c in every[at + 1 :] if all(map(is_number, c.held))]
     words = [c for c in every[at + 1 :] if not any(map(is_number, c.held))]
     return len(set(every[at].texts)) == 1 < len(every[at].texts) - 1 and any(numbers) and bool(words)
@@ -195,7 +195,7 @@ def _rows_of(columns: list[SeenColumn], kept: list[bool]) -> list[SeenColumn]:
 def _of_some_rows(
     table: SeenTable, column: SeenColumn, wanted: list[str], why: str, *, filled: bool
 ) -> SeenTable:
-    """Note which rows of a table the spec describes, why, and how the others can be kept."""
+    """Restrict a table to the rows that the spec describes, with notes on why and on how to keep the others."""
     inner = ages_within([v for v in column.held if v not in wanted], list(dict.fromkeys(column.held)))
     ways = way_to_keep(table, column, inner) if all(inner.values()) else []
     only = {column.name: wanted[0] if len(wanted) == 1 else wanted}
@@ -246,7 +246,7 @@ def _parted(column: SeenColumn) -> list[SeenColumn]:
 
 
 def _filled(keys: list[SeenColumn], rows: int) -> list[SeenColumn]:
-    """Return keys in which blanks repeat the key above, if that identifies all rows; else nothing."""
+    """Fill blanks in keys with the key above if all rows are then identified; otherwise return an empty list."""
     carried_on = carried_keys([key.texts for key in keys])
     filled = [key._replace(texts=texts) for key, texts in zip(keys, carried_on)]
     asked = told_rows(filled) > told_rows(keys) or _is_outline(keys)
@@ -254,7 +254,7 @@ def _filled(keys: list[SeenColumn], rows: int) -> list[SeenColumn]:
 
 
 def _is_outline(keys: list[SeenColumn]) -> bool:
-    """Return True if each row has one key in the columns with blanks, so that they form an outline."""
+    """Return True if each row has one key among the columns with blanks, so that keys form an outline."""
     rows = list(zip(*(key.texts for key in keys if "" in key.texts)))
     if not rows or any(sum(map(bool, row)) != 1 for row in rows):
         return False
@@ -263,12 +263,12 @@ def _is_outline(keys: list[SeenColumn]) -> bool:
 
 
 def _summed(texts: list[str]) -> list[str]:
-    """Return keys without words for a total: "East Total" becomes East."""
+    """Return keys without words that mark a total: "East Total" becomes "East"."""
     return without_word_of_sum(np.array(texts, object), ()).tolist()
 
 
 def _of_zeros(column: SeenColumn) -> SeenColumn:
-    """Return a column of codes in which the code of zeros for the whole becomes a blank."""
+    """Return a column of codes in which the code of zeros, which stands for the total, is blank."""
     zeros = next((text for text in column.held if not text.strip("0") and len(text) > 1), "")
     if (
         not zeros
@@ -282,7 +282,7 @@ def _of_zeros(column: SeenColumn) -> SeenColumn:
 def _some_rows(
     keys: list[SeenColumn], periods: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[SeenColumn, list[str], str] | None:
-    """Return a column of periods or measures of which a spec describes one, its value in these rows, and the reason."""
+    """Return a column of periods or measures, the values of it that the spec describes, and the reason."""
     several = [column for column in periods if len(set(column.texts)) > 1]
     apart = told_rows(keys)
     for column in several if told_rows([*keys, *several]) > apart else ():
@@ -310,7 +310,7 @@ def _some_rows(
 
 
 def _with_fractions(column: SeenColumn, values: list[SeenColumn]) -> set[str]:
-    """Return a column's value in the rows with fractions, if the rows with whole numbers have other values."""
+    """Return the values of a column in rows with fractions, if no other values have fractions."""
     if len(values) != 1 or any(map(TOTAL.fullmatch, column.held)):
         return set()
     numbers = column_numbers(values[0])
@@ -325,7 +325,7 @@ def _with_fractions(column: SeenColumn, values: list[SeenColumn]) -> set[str]:
 
 
 def _last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenColumn], list[str]]:
-    """Return the columns of the last period, those of other periods, and a note on the latter."""
+    """Split columns of values by period: return those of the last period, those of earlier ones, and notes."""
     left: list[SeenColumn] = []
     said = []
     stems = [YEAR.sub("", column.name) for column in values]
@@ -350,7 +350,7 @@ def _last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenC
 
 
 def _undated(column: SeenColumn) -> SeenColumn:
-    """Return a column of the last year, named without the year."""
+    """Return a column of the last year with the year removed from its name."""
     name = YEAR.sub("", column.path[-1]).strip(" _-–/,.()")
     return column._replace(path=(*column.path[:-1], name or column.path[-1]))
 
@@ -363,7 +363,7 @@ def _marks_of(held: list[str]) -> str:
 def _one_value(
     keys: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[list[SeenColumn], list[SeenColumn], list[str]]:
-    """Return keys and values of a long table whose column of values is known by its name."""
+    """Return keys and values of a long table in which one column's name shows that it holds the values."""
     counted = [column for column in values if _COUNTED.fullmatch(column.name)]
     named = counted or [column for column in values if _VALUE.fullmatch(column.name)]
     if counted and not any(_VALUE.fullmatch(column.name) for column in values):
@@ -389,7 +389,7 @@ def _one_value(
 
 
 def _holds_marks(column: SeenColumn, beside: list[SeenColumn], values: list[SeenColumn]) -> bool:
-    """Return True for a column between columns of values that has a code such as `-` in every row."""
+    """Return True if a column between two columns of values has only codes such as `-`."""
     marks = "" not in column.texts and all(
         is_code(text) and not any(map(str.isalnum, text)) for text in column.texts
     )

@@ -1,4 +1,4 @@
-"""Columns of a published table, and which of their texts are numbers, codes or totals."""
+"""Columns of a published table, and the kinds of their texts: numbers, codes or totals."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _MARK = re.compile(
 
 
 class SeenColumn(NamedTuple):
-    """A column of a table.
+    """A column of a published table, with its names and texts.
 
     Attributes
     ----------
@@ -76,12 +76,12 @@ class SeenColumn(NamedTuple):
 
     @property
     def held(self) -> list[str]:
-        """Return its texts without blanks."""
+        """Return the column's texts without blanks."""
         return [text for text in self.texts if text]
 
 
 class SeenTable(NamedTuple):
-    """The content of one file or sheet.
+    """A table in a file or sheet: columns by role, titles, and notes.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class SeenTable(NamedTuple):
     wholes: Mapping[str, str] = MappingProxyType({})
 
     def of_rows(self, kept: Sequence[bool]) -> SeenTable:
-        """Return the table with some of its rows."""
+        """Return the table restricted to the rows that a mask selects."""
 
         def some(columns: Sequence[SeenColumn]) -> list[SeenColumn]:
             return [column._replace(texts=list(compress(column.texts, kept))) for column in columns]
@@ -162,7 +162,7 @@ class SeenTable(NamedTuple):
 
 
 def is_number(text: str) -> bool:
-    """Return True if a text looks like a number."""
+    """Return True if a text has the form of a number."""
     return INSTEAD.fullmatch(text) is None and (
         NUMBER_LIKE.fullmatch(text) is not None
         or re.fullmatch(r"-?\d+(\.\d+)?[eE][+-]?\d+", text) is not None
@@ -170,7 +170,7 @@ def is_number(text: str) -> bool:
 
 
 def is_code(text: str) -> bool:
-    """Return True if a text may stand instead of a number, or is a number with a mark after it."""
+    """Return True if a text is a code that may replace a number, or a number with a mark after it."""
     ways = (_MARK, INSTEAD)
     return read_interval(text) is not None or any(way.fullmatch(text) for way in ways) or is_marked(text)
 

@@ -1,4 +1,4 @@
-"""Numbers of columns, bases of their rounding, and laws that published sums exclude."""
+"""Numbers of columns, rounding bases, and noise laws that published sums rule out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trueup.noise.perturbed import CountInterval
 
 
 def column_numbers(column: SeenColumn) -> list[float | None]:
-    """Return the numbers of a column under the convention that reads most of them; None for other texts."""
+    """Return the number in each cell of a column, read by the convention that reads most cells; None for other texts."""
     ways = []
     for by in (ENGLISH, CONTINENTAL):
         read = [None if INSTEAD.fullmatch(text) else read_number(text, by) for text in column.texts]
@@ -34,7 +34,7 @@ def column_numbers(column: SeenColumn) -> list[float | None]:
 
 
 class SumMissed(NamedTuple):
-    """A published total that is not the sum of any counts which the law allows for its parts.
+    """A published total that no counts allowed by the law of its parts can sum to.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class SumMissed(NamedTuple):
     listed: bool = False
 
     def said(self) -> str:
-        """Return a note on the contradiction, and on what may be wrong."""
+        """Return a note on the contradiction and on its possible causes."""
         far = max(self.sums[0] - self.own[1], self.own[0] - self.sums[1]) > 3 + 0.1 * self.own[1]
         law = (
             "values are not exact: name their law (docs/perturbed.md lists laws, even noise from -k to k too), and where some "
@@ -89,7 +89,7 @@ def _ends(low: float, high: float) -> str:
 def _under(
     measured: Measurements, laws: Sequence[str]
 ) -> Iterator[tuple[Measured, NDArray, Margin, NDArray[np.int64]]]:
-    """Yield the headers with some laws, with their values, margins and groups."""
+    """Yield the headers that have one of some laws, each with values, margin and groups."""
     for header, values in zip(measured.headers, measured.values):
         if header.law.name in laws:
             margin = canonical(measured.cells, header.margin)
@@ -98,7 +98,7 @@ def _under(
 
 
 def sums_missed(measured: Measurements, law: str) -> SumMissed | None:
-    """Return a total that contradicts the values of its parts under their laws; None if there is none."""
+    """Return a published total that the values of its parts contradict under the laws; None if there is none."""
     cells = measured.cells
     ends: dict[Margin, NDArray[np.float64]] = {}
     shown: dict[Margin, NDArray[np.bool_]] = {}
@@ -132,7 +132,7 @@ def sums_missed(measured: Measurements, law: str) -> SumMissed | None:
 
 
 def _levels_of_one_entry(measured: Measurements, *levels: str) -> list[str]:
-    """Return the two levels that one entry of the spec shows, if it does."""
+    """Return those levels that one spec entry shows, if it shows all of the given ones."""
     shown: dict[str, set[str]] = {}
     for header in measured.headers:
         shown.setdefault(header.query, set()).add(header.margin.level)
@@ -147,7 +147,7 @@ MANY_SUMS = 14
 
 
 def sums_kept(measured: Measurements, laws: Sequence[str], *, shown: bool = False) -> int:
-    """Return how many published sums equal those of two or more published parts; 0 if one differs, or few are known.
+    """Return the number of published sums that equal the sums of their parts; 0 if one differs or few are known.
 
     Where all parts have to be `shown`, 0 is returned for a sum of hidden ones, too: it tells of these.
     """
@@ -169,7 +169,7 @@ def sums_kept(measured: Measurements, laws: Sequence[str], *, shown: bool = Fals
 
 
 def said_of_kept(kept: int, what: str, todo: str) -> str:
-    """Return what a draft says of sums that equal those of their parts, which a law gives what no sum keeps."""
+    """Return a note that published sums equal the sums of their parts, although the law would make them differ."""
     return (
         f"all {kept} published sums equal the sums of their published parts, as they would not if each {what}, and tell nothing "
         f"more; {todo}"
@@ -180,7 +180,7 @@ _BASE = re.compile(r"(?:base(?: of)?|nearest|multiples? of|to)\s+(\d{1,4})", re.
 
 
 def base_of(found: Sequence[float], said: str) -> int | None:
-    """Return the base of a rounding that titles state or enough values confirm."""
+    """Return the rounding base that titles state or enough values confirm, or None."""
     told = [int(base) for base in _BASE.findall(said) if 2 <= int(base) <= 1000] if "round" in said else []
     bases = [base for base in (1000, 100, 10, 5, 3) if all(x % base == 0 for x in found)]
     named = next((base for base in told if all(x % base == 0 for x in found)), None)

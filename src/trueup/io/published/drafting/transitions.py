@@ -1,4 +1,4 @@
-"""Lists of transition probabilities, in a file of their own: from a true count to what is published of it."""
+"""Lists of transition probabilities from true to published counts, in files of their own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Rows = dict[int, dict[int, float]]
 def listed_transitions(
     lists: Sequence[ListBeside], seen: Sequence[SeenTable]
 ) -> tuple[list[SeenTable], str | None, list[str]]:
-    """Return tables without a list of transition probabilities, the law that it gives, and what is said of it."""
+    """Take a list of transition probabilities out of the tables; return the other tables, the law that it gives, and notes."""
     for name, rows, beside in lists:
         others = [table for table in beside if any(table is other for other in seen)]
         for found in (*_long(rows), *_wide(rows)):
@@ -41,14 +41,14 @@ def listed_transitions(
 
 
 def _whole(row: dict[int, float]) -> dict[int, float]:
-    """Return the probabilities of a count, which were rounded, with the largest of them changed so that they sum to 1."""
+    """Return a count's rounded probabilities with the largest changed so that they sum to 1."""
     most = max(row, key=lambda change: row[change])
     rest = sum(p for change, p in row.items() if change != most)
     return {change: row[change] if change != most else round(1 - rest, 10) for change in sorted(row)}
 
 
 def _long(rows: Sequence[Row]) -> Iterator[Rows]:
-    """Yield the transitions of rows that each hold a count, a change or a published count, and a probability."""
+    """Yield transitions from rows that each hold a count, a change or a published count, and a probability."""
     body = [row for row in rows if sum(map(bool, row)) > 2 and any(map(_CHANGE.fullmatch, row))]
     columns = [*zip(*body)] if len({*map(len, body)}) == 1 and len(body) > 2 else []
     counts = {k: [_count(text) for text in texts] for k, texts in enumerate(columns)}
@@ -63,7 +63,7 @@ def _long(rows: Sequence[Row]) -> Iterator[Rows]:
 
 
 def _wide(rows: Sequence[Row]) -> Iterator[Rows]:
-    """Yield the transitions of rows that each hold a count and the probabilities of the changes, or counts, in the header."""
+    """Yield transitions from rows of a count and probabilities, with changes or published counts in the header."""
     for at, head in enumerate(rows[:10]):
         changes = [_change(cell) for cell in head[1:]]
         while changes and changes[-1] is None:
@@ -83,7 +83,7 @@ def _wide(rows: Sequence[Row]) -> Iterator[Rows]:
 
 
 def _transitions(cells: Sequence[tuple[int | None, int | None, float | None]]) -> Iterator[Rows]:
-    """Yield the transitions of cells, if the probabilities of each count sum to 1 and no count falls below 0."""
+    """Yield the transitions in some cells if the probabilities of each count sum to 1 and no count becomes negative."""
     falls = any(change is not None and change < 0 for _, change, _ in cells)
     found: Rows = {}
     for x, change, p in cells:

@@ -1,4 +1,4 @@
-"""The value of a key column that stands for the total, found by its numbers despite rounding and hidden counts."""
+"""The value of a key column that stands for the total, found by numbers despite rounding and hidden counts."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class SummingValue(NamedTuple):
     value
         The value.
     differs
-        What speaks against it: a number and the sum of the others; empty if all numbers agree.
+        A number and the sum of the others that differ; empty if all numbers agree.
     taken
-        Whether it is taken for their whole.
+        True if it is taken for the total.
     """
 
     value: str
@@ -78,7 +78,7 @@ class _Compared(NamedTuple):
 
     @property
     def chance(self) -> float:
-        """Return the approximate probability that an unrelated number is as close to the sum."""
+        """Return the approximate probability that an unrelated number is at most as far from the sum."""
         return min(
             (self.allowed + sum(high for _, high in self.parts) - self.least) / max(self.own[0], 1), 1.0
         )
@@ -117,7 +117,7 @@ def _is_no_chance(column: SeenColumn, value: str, table: SeenTable) -> bool:
 
 
 def whole_keys(table: SeenTable) -> dict[str, str]:
-    """Return the keys of the row with the sums of all finest places, if no other place has them."""
+    """Return the keys of the row that holds the sums of all finest places, if no other place has these keys."""
     if len(table.places) == 1:
         return _whole_code(table, table.places[0])
     rows = list(zip(*([t * (not TOTAL.fullmatch(t)) for t in column.texts] for column in table.places)))
@@ -134,7 +134,7 @@ def whole_keys(table: SeenTable) -> dict[str, str]:
 
 
 def _whole_code(table: SeenTable, column: SeenColumn) -> dict[str, str]:
-    """Return the first code with which no other code begins, if its numbers are the sums of those of the longest codes."""
+    """Return a first code that no other code begins with, if its numbers are the sums over the longest codes."""
     codes, longest = set(column.held), max(map(len, column.held), default=0)
     first = next((code for code in column.texts if len(code) < longest), "")
     others = codes - {first}
@@ -172,7 +172,7 @@ def _summing(column: SeenColumn, value: str, table: SeenTable, values: int) -> S
 
 
 def _by_what_is_shown(value: str, compared: Sequence[_Compared]) -> SummingValue | None:
-    """Return a value that is at least the sum of what is shown of all others, where too much is hidden to tell more."""
+    """Return a value that is at least the sum of all other shown values, if too many values are hidden to tell more."""
     shares = [(abs(c.own[0] - c.least) + 1) / max(c.own[0], 1) for c in compared]
     near = all(abs(c.own[0] - c.least) <= c.allowed for c in compared)
     if len(compared) > 1 and near and np.prod(shares) < 1e-4 / len(compared):  # what is hidden is little
@@ -190,7 +190,7 @@ def _by_what_is_shown(value: str, compared: Sequence[_Compared]) -> SummingValue
 
 
 def _compared(column: SeenColumn, value: str, table: SeenTable) -> Iterator[_Compared]:
-    """Yield each number of a value with the corresponding numbers of the other values."""
+    """Yield each number of a value with the numbers of the other values that it may sum."""
     others = [key for key in (*table.places, *table.attributes) if key is not column]
     own: dict[tuple[str, ...], tuple[float, float]] = {}
     rest: dict[tuple[str, ...], list[tuple[float, float]]] = {}

@@ -28,7 +28,7 @@ _CONTROLLED = re.compile(
 def written(
     whole: Draft, title: str, variances: Mapping[str, str], law: str | None = None
 ) -> tuple[str, list[str]]:
-    """Return the spec as TOML, and what is undecided.
+    """Return the drafted spec as TOML, and notes on what is undecided.
 
     Variances are those that a list gives tables, columns and categories; the law is one that a list gives all tables.
     """
@@ -77,7 +77,7 @@ def _level(level: DraftedKey, *, pointed: bool) -> str:
 
 
 def _by_law(entry: DraftedTable) -> list[DraftedTable]:
-    """Separate the total from its parts if only the parts are rounded."""
+    """Split an entry into the total and its parts if only the parts are rounded."""
     parts = [c for c in entry.cells if c[1]]
     if not parts or len(parts) == len(entry.cells) or rounding_base(entry) is not None:
         return [entry]
@@ -157,7 +157,7 @@ def _variance(seen: SeenTable, column: SeenColumn) -> str:
 
 
 def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]], undecided: list[str]) -> list[str]:
-    """Return the setting for cells that have no row or column, if there are any."""
+    """Return the spec's setting for cells that have no row or column, if there are such cells."""
     seen = entry.seen
     if seen.constant or entry.partial:
         return ['unlisted = "unknown"']
@@ -185,7 +185,7 @@ def _texts(columns: list[SeenColumn]) -> list[str]:
 
 
 def _codes(entry: DraftedTable, law: str, undecided: list[str]) -> list[str]:
-    """Return the codes that do not state a range themselves, with the meanings from their notes."""
+    """Return the spec's entries for codes that do not state a range themselves, with meanings from the file's notes."""
     seen = entry.seen
     every = _texts([*seen.values, *seen.left])
     texts = dict.fromkeys(t for t in every if not is_number(without_mark(t)) or read_interval(t) is not None)
@@ -225,7 +225,7 @@ def _codes(entry: DraftedTable, law: str, undecided: list[str]) -> list[str]:
 
 
 def _of_whole_places(code: str, seen: SeenTable) -> str:
-    """Return what to write for a code that stands in all cells of some places and in no others; empty for another code."""
+    """Return a note on a code that fills all cells of some places and of no others; empty for any other code."""
     texts: dict[str, set[str]] = {}
     for column in seen.values if seen.places and code and not any(map(str.isdigit, code)) else ():
         for place, text in zip(seen.places[-1].texts, column.texts):
@@ -261,7 +261,7 @@ def _code(code: str, meaning: str) -> str:
 
 
 def _decimal(entry: DraftedTable, undecided: list[str]) -> list[str]:
-    """Return the decimal sign if numbers are ambiguous, or if the file's delimiter implies it."""
+    """Return the spec's decimal sign if numbers are ambiguous or the file's delimiter implies it; otherwise empty."""
     columns = entry.seen.values
     held = [text for column in columns for text in column.held]
     texts = [text for text in map(without_mark, held) if is_number(text)]

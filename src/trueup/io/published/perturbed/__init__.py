@@ -1,4 +1,4 @@
-"""Reading of tables that other agencies published, with codes instead of some values.
+"""Reading of tables that other agencies published, in which codes may stand instead of values.
 
 Each table is read into values under its law, its codes into intervals. What several tables show with the same
 perturbation is one measurement: cells with the same records, under one key.
@@ -32,7 +32,7 @@ from trueup.model.spec import Spec
 def read_perturbed(
     spec: PerturbedSpec | str | Path, tables: Sequence[Any], geography: Any = None
 ) -> Measurements:
-    """Read published tables of one population, with the laws that a spec gives them.
+    """Read published tables of one population as measurements, with the noise laws that a spec states.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def read_perturbed(
 def _rows_of(
     spec: PerturbedSpec, part: PublishedTable, source: Any, every: Sequence[PublishedTable], tree: Any
 ) -> TableRows:
-    """Return the rows that an entry describes, without those of other levels that other entries read."""
+    """Return the rows of a file that an entry describes, except rows of other levels that other entries read."""
     order = [level.name for level in spec.levels]
     same = [each for each in every if each is part or (each.level != part.level and each.reads_rows_of(part))]
     finest = max(same, key=lambda other: order.index(other.level))
@@ -137,7 +137,7 @@ def _rows_of(
 
 
 def _order_of_places(cells: Cells, shown: Sequence[Sequence[ShownMargin]]) -> dict[str, list[int]]:
-    """Return the places of each level in the order of a table that names all of them."""
+    """Return the order of places of each level in a table that lists all of them."""
     found: dict[str, list[int]] = {}
     for each in (margin for margins in shown for margin in margins):
         per_place = cells.size(each.margin) // cells.tree.sizes[cells.tree.levels.index(each.margin.level)]
@@ -148,7 +148,7 @@ def _order_of_places(cells: Cells, shown: Sequence[Sequence[ShownMargin]]) -> di
 
 
 def _matched(spec: PerturbedSpec, tables: Sequence[Any]) -> list[tuple[PublishedTable, Any]]:
-    """Match each entry with its file: by name if the entry gives one, else in order."""
+    """Match each entry with its file, by name if the entry gives one, otherwise by order."""
     named = {Path(t).name: t for t in tables if isinstance(t, str | Path)}
     used, pairs = set(), {}
     for part in (part for part in spec.published if part.file is not None):

@@ -70,13 +70,13 @@ def _without_numbering(rows: Iterator[Row]) -> Iterator[Row]:
 
 
 def _counts_on(row: Row, below: Row) -> bool:
-    """Return True for the few counts of a place that is a number, as the place below is: chance makes them rise by one."""
+    """Return True if a row may be a place's few counts, which rise by one by chance: the next place is a number, too."""
     words = any(sum(map(str.isalpha, cell)) > 2 for cell in below)
     return len(row) < 8 and row[0].isdigit() and bool(below) and below[0].isdigit() and not words
 
 
 def numbers_columns(row: Sequence[str]) -> bool:
-    """Return True for a row that only numbers its columns, or letters them.
+    """Return True if a row only numbers or letters the columns.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def _csv_rows(path: Path, source: Any, delimiter: str, *, stripped: bool) -> Ite
 
 
 def _unicode(path: Path) -> str:
-    """Return UTF-8, or the variant of UTF-16 that a file is in."""
+    """Return the name of a file's Unicode encoding: UTF-8 or a variant of UTF-16."""
     found = encoding_of(path)
     return found if found.startswith("utf") else "utf-8-sig"
 
@@ -138,7 +138,7 @@ def _without_zeros(lines: Iterable[str]) -> Iterator[str]:
 
 
 def unguarded(text: str) -> str:
-    """Return a text without marks that protect leading zeros, and with ASCII digits.
+    """Return a text without marks that protect leading zeros, and with digits in ASCII.
 
     Examples
     --------
@@ -160,7 +160,7 @@ _OTHER_DIGITS = re.compile(rf"[-−－\u200e\u200f]{{0,2}}\d[\d.,\s{''.join(_SIG
 
 
 def _apart(rows: Iterator[Row]) -> Iterator[Row]:
-    """Split the keys that Eurostat joins by commas in the first cell of a row, under `freq,sex,geo\\TIME_PERIOD`."""
+    """Split the keys that Eurostat joins by commas in the first cell of a row, as in `freq,sex,geo\\TIME_PERIOD`."""
     first = next(rows, [])
     keys = first[0].partition("\\")[0].split(",") if first and "\\" in first[0] else []
     if len(keys) < 2:
@@ -186,14 +186,14 @@ def _sheet_rows(path: Path, sheet: str | None, *, stripped: bool) -> Iterator[Ro
 
 
 def _indented(cell: Any) -> str:
-    """Return the text of a cell after as many blanks as its indent has steps."""
+    """Return the text of a cell, preceded by one blank for each step of indent."""
     if not isinstance(cell.value, str):
         return cell_text(cell.value)
     return " " * int(cell.alignment.indent if cell.has_style else 0) + cell.value
 
 
 def cell_text(value: Any) -> str:
-    """Return a cell of a workbook or dataframe as text, whole numbers without a fraction, others unambiguous.
+    """Return a cell as text, with whole numbers without a fraction and other numbers in an unambiguous form.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The margins that a published table shows, whatever its layout."""
+"""Margins that a published table shows, in whatever layout."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ShownMargin(NamedTuple):
 
 
 def shown_margins(spec: PerturbedSpec, cells: Cells, table: TableRows) -> Iterator[ShownMargin]:
-    """Yield the margins that a table shows: one for each level of its rows and each set of attributes."""
+    """Yield each margin that a table shows, for each level of rows and each set of attributes."""
     part = table.part
     keys = [
         *table.codes.values(),
@@ -65,7 +65,7 @@ def _shown_at(
     rows: NDArray[np.bool_],
     place: NDArray[np.int64],
 ) -> Iterator[ShownMargin]:
-    """Yield the margins that a table shows at one level, one for each set of attributes that is not summed out."""
+    """Yield each margin that a table shows at one level, for each set of attributes not summed out."""
     part, level = table.part, spec.levels[at].name
     named = {name: text_of(table.columns[attribute_column(spec, name)][rows]) for name in part.attributes}
     summed = np.zeros((int(rows.sum()), len(named)), bool)
@@ -134,7 +134,7 @@ def _value_index(
     rows: NDArray[np.bool_],
     numbers: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return the value of an attribute in each row; `names` are the attribute's and its column's."""
+    """Return the position of an attribute's value in each row; `names` are the attribute's and the column's names."""
     name, called = names
     known = {value: i for i, value in enumerate(_values_of(cells, name))}
     found = np.array([known.get(value, -1) for value in column.tolist()], dtype=np.int64)
@@ -156,7 +156,7 @@ def _value_index(
 def _complete(
     cells: Cells, part: PublishedTable, shown: ShownMargin, *, whole: bool, blank: bool
 ) -> ShownMargin:
-    """Refuse groups that are listed twice, and missing groups of the table's own margin that the entry does not explain."""
+    """Refuse groups listed twice, and missing groups of the table's own margin for which the entry gives no reason."""
     if not whole and "" not in part.codes and (empty := shown.texts == "").any():
         kept = ~empty
         variances = None if shown.variances is None else shown.variances[kept]

@@ -1,4 +1,4 @@
-"""Notes below a table, and blank rows: a note has no value, and its keys differ from those of the rows above."""
+"""Notes and blank rows below a table; a note has no value, and keys of another form than the rows above."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _ODD = re.compile(r"[\s:;()©*†‡=]")
 
 
 def without_notes(part: PublishedTable, columns: Columns, values: Sequence[str]) -> Columns:
-    """Return the rows of the table, without blank rows and the notes below it."""
+    """Return the columns of a table without blank rows and the notes below."""
     return kept_rows(part, columns, values, rows_kept(part, columns, values, below=part.below or 0))
 
 
 def kept_rows(
     part: PublishedTable, columns: Columns, values: Sequence[str], keep: NDArray[np.bool_]
 ) -> Columns:
-    """Return some rows of a table, in which blank keys repeat those above if the entry says so."""
+    """Return the selected rows of a table; blank keys take the key above if the entry says so."""
     kept = columns if keep.all() else {name: column[keep] for name, column in columns.items()}
     if part.fill:
         keys = [name for name in columns if name not in values]
@@ -98,14 +98,14 @@ def _last(
     none: NDArray[np.bool_],
     short: NDArray[np.bool_],
 ) -> int:
-    """Return the row at which the notes below a table begin."""
+    """Return the number of the row at which the notes below a table begin."""
     gaps = np.cumsum(empty)
     given = np.sum([~_blank(columns[name]) for name in keys], axis=0)
     first = int(np.argmin(empty)) if not empty.all() else 0
     usual: dict[str, bool] = {}
 
     def odd(row: int) -> bool:
-        """Return True if the keys of a row differ in form from those of all rows above."""
+        """Return True if the keys of a row have another form than the keys of all rows above."""
         for name in keys:
             text = str(columns[name][row] or "")
             if text and _ODD.search(text):

@@ -24,7 +24,7 @@ from trueup.model.tree import Tree
 
 
 class TableRows(NamedTuple):
-    """Rows of a table with their columns of places as text.
+    """Rows of a published table, with columns of places as text and the level of each row.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class TableRows(NamedTuple):
 def rows_by_level(
     spec: PerturbedSpec, part: PublishedTable, columns: Columns, tree: Tree | None
 ) -> TableRows:
-    """Find the level of every row, from its columns of places or from the tree of parent pointers."""
+    """Find the level of every row, from columns of places or from a tree of parent pointers."""
     last = [level.name for level in spec.levels].index(part.level)
     levels = spec.levels[1 : last + 1]
     codes = {name: text_of(columns[name]) for name in spec.key_columns(part.level)}
@@ -79,7 +79,7 @@ def rows_by_level(
 
 
 def _each_its_own(part: PublishedTable, codes: Mapping[str, Texts]) -> dict[str, Texts]:
-    """Repeat the key of a place without parts at the levels below it, or of a place without a parent above it."""
+    """Fill missing keys: a place without parts is its own part below, and a place without a parent its own parent above."""
     found = dict(codes)
     columns = list(codes)
     for upper, lower in reversed(list(pairwise(columns))):
@@ -93,7 +93,7 @@ def _each_its_own(part: PublishedTable, codes: Mapping[str, Texts]) -> dict[str,
 
 
 def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | None) -> NDArray[np.int64]:
-    """Return the level of each row's place, at most the level of the table."""
+    """Return the level of each row's place by the tree, at most the table's level."""
     if tree is None:
         raise DataError(
             "`parents` in the spec says that a list gives the places, but no list is given",
@@ -124,7 +124,7 @@ def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | 
 def _rows_of_level(
     part: PublishedTable, levels: Sequence[Level], level: Level, texts: Texts
 ) -> NDArray[np.bool_]:
-    """Return a mask of the rows that name a place of a level."""
+    """Return a mask of the rows that name a place of a given level."""
     column = str(level.column)
     present = ~np.isin(texts, part.total_of(column))
     shared = [each for each in levels if each.column == level.column]
@@ -160,7 +160,7 @@ def _rows_of_level(
 
 
 def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
-    """Return the tree of the places that the rows of the last level list."""
+    """Return the tree of places that the rows of the last level list."""
     last = len(spec.levels) - 1
     finest = [t for t in tables if spec.levels[last].name == t.part.level]
     if not finest:
@@ -194,7 +194,7 @@ def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
 
 
 def _without_parts(table: TableRows, columns: Sequence[str], listed: Sequence[Texts]) -> Texts:
-    """Return the keys `(columns, places)` of places that have no parts in the table; each is its own part."""
+    """Return the keys `(columns, places)` of places without parts in the table, each repeated at the last level."""
     own = [name for name in columns if name in table.codes]
     rows = table.level == table.level.max()
     keys = np.array([table.codes[name][rows] for name in own])
@@ -204,7 +204,7 @@ def _without_parts(table: TableRows, columns: Sequence[str], listed: Sequence[Te
 
 
 def _keys_of(level: Level, codes: dict[str, Any]) -> dict[str, Texts]:
-    """Return the key that a level adds: its column, or a prefix of it; a shorter code is used unchanged."""
+    """Return the keys that a level adds: a column, or a prefix of it; shorter codes stay unchanged."""
     if level.column is None:
         return {}
     text = codes[level.column]
@@ -214,7 +214,7 @@ def _keys_of(level: Level, codes: dict[str, Any]) -> dict[str, Texts]:
 def place_index(
     spec: PerturbedSpec, tree: Tree, table: TableRows, at: int, rows: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """Return the place of some rows of one level."""
+    """Return the place `(rows,)` of each selected row, as a position within its level."""
     keys = tree.keys[at]
     if not at or not keys:
         return np.zeros(int(rows.sum()), np.int64)

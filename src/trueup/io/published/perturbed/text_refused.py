@@ -1,4 +1,4 @@
-"""Errors for texts that stand instead of values and are neither numbers nor codes."""
+"""Errors for texts in place of values that are neither numbers nor known codes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from trueup.model.toml import inline_table
 
 
 def codes_with(part: PublishedTable, text: str, meaning: str) -> str:
-    """Return the `codes` of an entry with one more code, as a spec writes them."""
+    """Return the `codes` setting of an entry with one more code, as a spec writes it."""
     return f"codes = {inline_table(part.codes | {text: meaning})}"
 
 
 def refuse_text(
     cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin], text: str, *, reads: bool
 ) -> NoReturn:
-    """Refuse a text, naming its cell and what to declare in the spec."""
+    """Refuse a text in place of a value; the error names the cell and what to declare in the spec."""
     shown = next(shown for shown in margins if (shown.texts == text).any())
     label = cells.margin_label(shown.margin, int(shown.groups[(shown.texts == text).argmax()]))
     if NUMBER_LIKE.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Values of some groups of a margin with their law, and values with their own variances."""
+"""Values of some groups of a margin under one noise law, and values with a variance for each row."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def by_variance(
     by: Convention,
     codes: Mapping[str, CodeMeaning],
 ) -> list[ValuesUnderLaw]:
-    """Group values by their row's variance; a variance of 0 means exact, an unknown one means no information."""
+    """Group values by the variance in each row; 0 means that the value is exact, and a missing one that it says nothing."""
     every, which = np.unique(texts, return_inverse=True)
     if len(every) > MOST_VARIANCES:
         raise DataError(
@@ -91,7 +91,7 @@ def _variance(text: str, by: Convention, what: str) -> Fraction | None:
 def counted_once(
     cells: Cells, zero: NDArray[np.bool_], found: Sequence[ValuesUnderLaw]
 ) -> list[ValuesUnderLaw]:
-    """Keep one of several values of the same cell that share their perturbation.
+    """Keep one of several values that share their noise because they count the same records.
 
     Cells have the same records if the same finest cells make them up, but for structural zeros.
     """
@@ -119,12 +119,12 @@ def counted_once(
 
 
 def _drawn_by(law: Any) -> Any:
-    """Return the law of the perturbation alone, without the rule that hides counts before it."""
+    """Return the noise law of a publishing rule, without the step that hides counts before noise."""
     return law.law if isinstance(law, ShownCounts) else law
 
 
 def _mark_sums(cells: Cells, mark: NDArray[np.uint64], margin: Margin) -> NDArray[np.uint64]:
-    """Return for each group the sum, modulo 2^64, of random marks of its cells, which identifies the group."""
+    """Return, for each group, the sum modulo 2^64 of random marks of the cells, which identifies the group."""
     total = np.zeros(cells.size(margin), np.uint64)
     np.add.at(total, cells.groups(cells.finest, margin), mark)
     return total

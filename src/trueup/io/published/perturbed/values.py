@@ -1,4 +1,4 @@
-"""Meaning of the texts in a published table: values under its law, or codes."""
+"""Meanings of the texts in a published table: values under the noise law, or codes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trueup.noise.perturbed.ranges import in_ranges, range_text
 
 
 class _Reading(NamedTuple):
-    """The reading of a table's texts: how it was made, its codes, its numbers."""
+    """The texts of one table, read as numbers or codes, with the table's publishing rule."""
 
     rule: PublishingRule
     codes: dict[str, CodeMeaning]
@@ -37,10 +37,7 @@ class _Reading(NamedTuple):
 def values_under_laws(
     cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin]
 ) -> tuple[list[ValuesUnderLaw], list[str]]:
-    """Return values of all margins of a table under its law, then one entry for each informative code.
-
-    With them what contradicts a code, in words.
-    """
+    """Return the values of a table under its law, then an entry for each informative code, and notes on contradictions."""
     texts = sorted({text for shown in margins for text in np.unique(shown.texts).tolist()})
     reading = _read_texts(cells, part, margins, texts)
     result = []
@@ -74,7 +71,7 @@ def _read_texts(
 
 
 def _marks(part: PublishedTable, texts: Sequence[str], codes: Mapping[str, CodeMeaning]) -> list[str]:
-    """Note which marks stand after numbers; they are ignored."""
+    """Return a note on marks after numbers, which are ignored."""
     marked = [text for text in texts if text not in codes and without_mark(text) != text]
     if not marked:
         return []
@@ -98,7 +95,7 @@ def _shown_values(known: dict[str, Any]) -> NDArray:
 
 
 def _agreeing(part: PublishedTable, rule: PublishingRule, code: str, said: CodeMeaning) -> PublishingRule:
-    """Return the rule with a declared code; refuse it if the law hides other counts than the code says."""
+    """Return the publishing rule with a declared code; refuse a code for other counts than the law hides."""
     own = part.rule
     hidden = any(a <= said.low and said.high <= b for a, b in own.hidden)
     if said.of == "count" and said.every and own.hidden and not hidden:
@@ -136,7 +133,7 @@ def _settled(
 
 
 def _possible(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
-    """Return a mask of the values that the law can give for some count that is shown."""
+    """Return a mask of the values that the law can give for a count that is not hidden."""
     if not len(values) or isinstance(rule.law, str):
         return np.ones(len(values), bool)
     found = rule.law.possible(values) & ~in_ranges(values, rule.concealed)
@@ -189,7 +186,7 @@ def _refuse_code_of_nothing(part: PublishedTable, law: Any, text: str) -> None:
 
 
 def _under_rule(cells: Cells, v: ValuesUnderLaw, reading: _Reading) -> list[ValuesUnderLaw]:
-    """Split values under the law by whether hidden counts could also have given them.
+    """Split values under the law into those that only shown counts can give and those that hidden counts could also give.
 
     A value that a code says is not shown stands there all the same: it is noted, and read by the law alone.
     """
@@ -208,7 +205,7 @@ def _under_rule(cells: Cells, v: ValuesUnderLaw, reading: _Reading) -> list[Valu
 
 
 def _known_apart(v: ValuesUnderLaw) -> list[ValuesUnderLaw]:
-    """Assign values to the law 'exact' if only one count can have given them."""
+    """Move the values that only one true count can have given to the law 'exact'."""
     law = v.law.law if isinstance(v.law, ShownCounts) else v.law
     if not isinstance(law, ByChange) or not law.keeps_large:
         return [v]
@@ -232,7 +229,7 @@ def _touched(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
 
 
 def _refuse_impossible(cells: Cells, v: ValuesUnderLaw) -> None:
-    """Refuse values that the law, with the counts it hides, cannot give."""
+    """Refuse values that the law cannot give, considering the counts that it hides."""
     law, own = v.law, v.part.rule
     if (bad := np.flatnonzero(~law.possible(v.values) | ~_possible(own, v.values))).size:
         label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
@@ -253,7 +250,7 @@ def _refuse_impossible(cells: Cells, v: ValuesUnderLaw) -> None:
 
 
 def _contradiction(cells: Cells, v: ValuesUnderLaw, reading: _Reading, bad: NDArray[np.int64]) -> str:
-    """Return the contradiction between a code and shown values that the code says are never shown."""
+    """Return words for a contradiction: shown values that a code says are never shown."""
     rule, part = reading.rule, v.part
     label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
     kind = "published" if in_ranges(value, rule.concealed) else "count"

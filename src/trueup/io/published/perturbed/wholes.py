@@ -1,4 +1,4 @@
-"""Places that seem to be totals of other places in the same level, which are a frequent mistake in specs."""
+"""Places that seem to be totals of other places of the same level, a frequent mistake in specs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHANCE = 5e-3
 
 
 def wholes_among_parts(measured: Measurements, rows: Mapping[str, Sequence[int]]) -> Iterator[str]:
-    """Yield a note for each level with places that are about the sum of others in every column."""
+    """Yield a note for each level with places that are about the sum of other places in every column."""
     cells = measured.cells
     yield from _sums_among_values(measured)
     for level, size in zip(cells.tree.levels, cells.tree.sizes):
@@ -58,7 +58,7 @@ def wholes_among_parts(measured: Measurements, rows: Mapping[str, Sequence[int]]
 
 
 def _sums_among_values(measured: Measurements) -> Iterator[str]:
-    """Yield a note for each attribute with values that are sums of others in every row."""
+    """Yield a note for each attribute with values that are sums of other values in every row."""
     cells = measured.cells
     for attribute in (a for a in cells.attributes if len(a.values) > 2 and a.partition):
         own = [h for h in measured.headers if attribute.name in h.margin.attributes]
@@ -88,7 +88,7 @@ def _sums_among_values(measured: Measurements) -> Iterator[str]:
 def _without_sums(
     measured: Measurements, attribute: Attribute, leaves: set[int], wholes: Sequence[int]
 ) -> str:
-    """Return the spec entry that leaves out, or declares, values that are sums of others."""
+    """Return a spec entry that leaves out, or declares as totals, the values that are sums of other values."""
     kept, whole = ([attribute.values[k] for k in sorted(each)] for each in (leaves, wholes))
     declared = f"if so, declare values = {value_text(kept)} and, in the entry of "
     published = getattr(measured.spec, "published", ())
@@ -108,7 +108,7 @@ def _without_sums(
 def _sums_of_neighbours(
     shown: Sequence[NDArray], variances: Sequence[float], order: Sequence[int]
 ) -> dict[int, list[int]]:
-    """Return places that are about the sums of their neighbours in some order, with these neighbours."""
+    """Return the places that are about the sum of their neighbours in a given order, each with these neighbours."""
     some = [table[:, :MOST_COLUMNS] for table in shown]
     values = np.concatenate([np.ma.filled(table.astype(float), np.nan) for table in some], axis=1)
     variance = np.concatenate([np.full(table.shape[1], v) for table, v in zip(some, variances)])
@@ -131,7 +131,7 @@ def _sums_of_neighbours(
 
 
 def _near_rest(shown: NDArray, variance: float) -> tuple[NDArray[np.bool_], NDArray]:
-    """Return which places `(places,)` are about the sum of all others in each column without codes, and that sum."""
+    """Return a mask `(places,)` of those about equal to the sum of all others in every column, and this sum."""
     whole = np.asarray(shown[:, ~np.ma.getmaskarray(shown).any(axis=0)], float)
     rest = whole.sum(axis=0) - whole
     off = np.abs(whole - rest)
