@@ -513,6 +513,36 @@ def test_no_step_is_left_out_where_places_are_of_one_size(rng):
     assert walk.left_out == [0]
 
 
+def test_no_step_is_left_out_where_most_places_are_empty(rng):
+    """With a small concentration, empty places seem likely to grow apart from their parent: without a cap steps lose all mass."""
+    codes = [{}, {"area": list("abcd") * 12}, {"town": [f"{k:02d}" for k in range(48)]}]
+    cells = Cells(Tree.from_columns(["all", "area", "town"], codes), (Attribute("sex", ("f", "m")),))
+    truth = np.zeros((48, 2), np.int64)
+    truth[:2] = 60, 20
+    law = law_named("discrete-laplace")("1/8")
+    laws = {Margin(level, kind): law for level in cells.tree.levels for kind in ((), ("sex",))}
+    walk = walked(cells, noisy(cells, truth.ravel(), laws, rng), rng, (0.03, 3.0, 0.3), ())
+    walk.run(1, 400, lambda done, of: None)
+    assert walk.left_out == [0]
+
+
+def test_steps_left_out_after_the_first_run_are_not_held_against_it(rng, monkeypatch):
+    """A run that is made longer in vain is given up, and so is its number of steps left out."""
+    cells, laws, record = blocks(rng)
+    monkeypatch.setattr(chain_driver, "MIN_EFFECTIVE_SIZE", 1e6)
+    sweeps, taken = histogram_walk.histogram_sweeps, []
+
+    def failing(*given):
+        (_, count, _), (begin, end, _) = given[7:9]
+        taken.append(count)
+        return sweeps(*given) + 0.4 * (end - begin) * count
+
+    monkeypatch.setattr(histogram_walk, "histogram_sweeps", failing)
+    posterior = infer(record, spec=constraints_of(cells, laws), draws=400)
+    assert posterior.drawn.stats["tier"] == "approximate"
+    assert sum(taken) > 1.5 * posterior.drawn.stats["sweeps"] * 4
+
+
 @pytest.mark.parametrize("flat", [True, False])
 def test_a_total_is_flat_within_the_bounds_of_places(flat, rng, monkeypatch):
     """Of a total measured as 60 +- 10 the posterior is that normal law, whatever most that twelve places hold."""

@@ -307,7 +307,7 @@ class _Chains(OfWalk):
     rng: np.random.Generator
     progress: Progress
     thin: int
-    begun: tuple[NDArray, int] | None = None
+    begun: tuple[NDArray, int, list[int]] | None = None
 
     @property
     def chains(self) -> int:
@@ -321,14 +321,14 @@ class _Chains(OfWalk):
             walk.run(1, max(plan.warm_up - walk.taken, 1), _warming(self.progress, walk.stages))
         self.thin = begun or self.thin
         run = walk.run(plan.kept, self.thin, tell, saved=True, least=plan.least)
-        self.begun = walk.concentrations, walk.taken
+        self.begun = walk.concentrations, walk.taken, walk.left_out.copy()
         walk.limit = ChainLimit(walk.limit.deadline, plan.most)  # compiling and the first run are not counted
         return run
 
     def back(self) -> None:
-        """Record again the settings that were learnt in the first run."""
+        """Set the record of learnt settings, stages and failed moves back to the end of the first run."""
         assert self.begun is not None
-        self.walk.concentrations, self.walk.taken = self.begun
+        self.walk.concentrations, self.walk.taken, self.walk.left_out = self.begun
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
         """Return diagnostics of all counts."""

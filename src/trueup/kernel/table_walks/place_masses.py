@@ -26,6 +26,9 @@ SINGLE = 1
 NARROW, WIDE = 16, 32
 """Longest window of a lowest place, and of siblings' sums: arrays have that many steps, zero beyond those in use, so that
 loops are of a length known when they are compiled, and several terms are added at a time."""
+MAX_BALANCE = 4.0
+"""Largest factor per step of siblings' masses: its power of `WIDE` steps, the window of their sums, is far below the largest
+number of single precision (3e38), and so is that of many siblings' next to it."""
 LONGEST, LOWEST = 32, -700.0
 """Steps of so many counts have ratios of masses that are products of those for one; the least log of a mass above 0."""
 FAR_OUT = 30.0
@@ -207,18 +210,21 @@ def weigh_alike(places, state, stride, balance):
     """Write the factor per step by which the masses of each place's parts change when totals change.
 
     A large concentration asks of every part that it grow, and of the place that it shrink, which come to nothing together. Apart,
-    the masses of sums near the present one would be too small beside those of others. At a part of mean size a step up is even.
+    the masses of sums near the present one would be too small beside those of others. At a part of mean size a step up is even,
+    unless that takes a larger factor than `MAX_BALANCE`. A small concentration asks for one at empty parts, but a second count
+    there costs little, so that the masses of large sums would leave none in single precision for the present one.
     """
     for level in range(places.level_ptr.size - 2):
         a = state.a[level + 1]
         for p in range(places.level_ptr[level], places.level_ptr[level + 1]):
             mean = state.total[p] / parts(places, state, p)
             if stride == 1:
-                balance[p] = (mean + 1.0) / (mean + a)
+                even = (mean + 1.0) / (mean + a)
             else:
-                balance[p] = math.exp(
+                even = math.exp(
                     log_gamma_difference(mean, a, 1.0) - log_gamma_difference(mean + stride, a, 1.0)
                 )
+            balance[p] = min(even, MAX_BALANCE)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
