@@ -1,4 +1,4 @@
-"""The forms in which methods take a problem.
+"""Problems rewritten in the form that each method needs, and reasons why a method cannot take a problem.
 
 Here: reasons why methods cannot take a problem: rules that histograms cannot keep, noise of too many widths,
 counts that nothing bounds.
@@ -100,7 +100,7 @@ def _closed(header: Measured) -> bool:
 
 
 def improper(label: str, most: float) -> SpecError:
-    """Return the error for a count that nothing bounds; `most` is the largest known number.
+    """Return the SpecError for a count without bound; the suggested upper bound exceeds `most`, the largest known number.
 
     Examples
     --------

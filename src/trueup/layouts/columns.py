@@ -54,7 +54,7 @@ UNMEASURED_VARIANCE = 10**8
 
 @dataclass(frozen=True, eq=False)
 class MeasuredRow:
-    """Measured values of one replicate.
+    """One replicate's measured values, with the constraints and the headers of the measurements.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class MeasuredRow:
 
 @dataclass(frozen=True, eq=False)
 class ColumnProblem(MeasuredRow):
-    """Measured values of one replicate on a hierarchy of histograms.
+    """One replicate's measurements on a hierarchy of histograms, laid out for the column sampler.
 
     Attributes
     ----------
@@ -109,12 +109,12 @@ class ColumnProblem(MeasuredRow):
 
     @cached_property
     def open(self) -> NDArray[np.float64]:
-        """Return `(n,)` 1 for columns that may be nonzero."""
+        """Return an array `(columns,)` with 1 for columns that may be nonzero and 0 for structural zeros."""
         return 1.0 - self.constraints.zero_cells.reshape(self.cells.shape[0], -1)[0]
 
     @cached_property
     def alike(self) -> Alike:
-        """Return the open columns by value of each attribute, if several attributes have several values."""
+        """Return the open columns that have each value of each attribute; none unless several attributes have several values."""
         shape = self.cells.shape[1:]
         grid = np.indices(shape).reshape(len(shape), -1)
         axes = [i for i, size in enumerate(shape) if size > 1]
@@ -125,7 +125,7 @@ class ColumnProblem(MeasuredRow):
 
     @cached_property
     def _known(self) -> list[tuple[Margin, NDArray, Any, int]]:
-        """Return margin, values, form and side (1 lower, -1 upper bound, 0 measured) of all measurements and bounds."""
+        """Return margin, values, form and side of every measurement (side 0), lower bound (1) and upper bound (-1)."""
         exact = (0.0, 0.0, 0.0)
         known = [
             (h.margin, np.asarray(v), exact if h.exact else tuple(h.law.form or exact), 0)
@@ -174,7 +174,7 @@ class ColumnProblem(MeasuredRow):
         return total_given_bounds(self.constraints, self.headers, self.values, given)
 
     def moves(self, starts: Sequence[NDArray[np.integer[Any]]]) -> Directions:
-        """Return the directions of moves, with step sizes and windows that suit the noise.
+        """Return the directions in which moves change a place, with step sizes and windows that suit the noise.
 
         A step is at most a quarter of the deviation that noise leaves to a lowest place along its direction, and half of the
         largest total: no posterior is much wider than either.
@@ -215,7 +215,7 @@ class ColumnProblem(MeasuredRow):
         )
 
     def _longest(self, columns: NDArray[np.int64], largest: int) -> NDArray[np.float64]:
-        """Return the longest steps `(k,)` of directions `(k, columns)`."""
+        """Return the longest step `(k,)` (counts) along each of the directions `(k, columns)`."""
         precision = np.zeros(len(columns))
         for h, group in zip(self.headers, self.tables.group):
             if self.cells.tree.level(h.margin.level) == len(self.cells.tree.levels) - 1 and not h.exact:
@@ -232,7 +232,7 @@ class ColumnProblem(MeasuredRow):
 
     @property
     def _sums_are_narrow(self) -> bool:
-        """Return True if some sum of a lowest place's cells is known more precisely than the cells."""
+        """Return True if some sum of a lowest place's cells is measured with less noise than the cells."""
         last = len(self.cells.tree.levels) - 1
         known = {True: np.inf, False: np.inf}  # the finest cells, and sums of theirs
         for h in self.headers:
@@ -243,7 +243,7 @@ class ColumnProblem(MeasuredRow):
 
     @property
     def _scales(self) -> NDArray[np.float64]:
-        """Return per level the smallest noise (counts) at that level or above."""
+        """Return each level's smallest noise deviation (counts, at least 1); an unmeasured level takes the smallest of all."""
         narrowest = np.full(len(self.cells.tree.levels), np.inf)
         for h in self.headers:
             if not h.exact:
@@ -282,7 +282,7 @@ class ColumnProblem(MeasuredRow):
         return np.ascontiguousarray(columns[self.open[columns].all(axis=1)], dtype=np.int64)
 
     def start(self, rng: np.random.Generator, away: float) -> NDArray[np.int64]:
-        """Return counts `(leaves, n)` that satisfy exact rules: the default release of values plus `away` noise deviations.
+        """Return starting counts `(leaves, n)` that satisfy exact rules: a release of the values plus `away` noise deviations.
 
         Raises
         ------
@@ -297,7 +297,7 @@ class ColumnProblem(MeasuredRow):
         return self._moved_below(found.reshape(self.cells.shape[0], -1))
 
     def _moved_below(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Move counts that exceed upper bounds of lowest places to other places under the same exact totals."""
+        """Move counts above the upper bound of a lowest place to other places, within the same exact totals."""
         above = [b for b in self.constraints.bounds if b.upper is not None]
         if not above:
             return x
@@ -321,7 +321,7 @@ class ColumnProblem(MeasuredRow):
         return x
 
     def _upper(self, bound: Bound) -> NDArray[np.float64]:
-        """Return `(groups,)` the largest counts that an upper bound allows."""
+        """Return an upper bound's limit on each group of its margin, `(groups,)`; infinite where it does not apply."""
         among = self._among(bound.margin, dict(bound.where))
         return np.where(among, np.asarray(bound.upper, float), np.inf)
 
@@ -333,7 +333,7 @@ class ColumnProblem(MeasuredRow):
     def _noisier(
         self, headers: Sequence[Measured], rng: np.random.Generator, away: float
     ) -> NDArray[np.float64]:
-        """Return measured values with `away` deviations of noise added."""
+        """Return the measured values plus normal noise with `away` times the standard deviation of each law."""
         values, at = np.zeros(sum(self.cells.size(h.margin) for h in headers)), 0
         for h, v in zip(self.headers, self.values, strict=True):
             part = values[at : at + len(v)]
@@ -345,7 +345,7 @@ class ColumnProblem(MeasuredRow):
         return values
 
     def state(self, x: NDArray[np.integer[Any]], a: float, kappa: float, rate: float = 0.0) -> ChainState:
-        """Return a chain's state at tables `(leaves, n)`, with concentrations and the share of uninhabited places."""
+        """Return the state of a chain at tables `(leaves, n)`, given concentrations and the share of uninhabited places."""
         levels = len(self.cells.tree.levels)
         tree, flat = self.cells.tree, x.ravel().astype(np.int64)
         total = np.concatenate([self.cells.sum(flat, Margin(level)) for level in tree.levels])
@@ -406,7 +406,7 @@ class ColumnProblem(MeasuredRow):
 
 
 def _together(gaps: list[NDArray], total: int) -> NDArray:
-    """Return differences in one array, in single precision if they are small whole numbers."""
+    """Return arrays of differences joined into one, in single precision if all are small whole numbers."""
     whole = all(gap.dtype.kind in "iu" or bool((gap == np.rint(gap)).all()) for gap in gaps)
     largest = 2 * total + max(float(np.abs(gap).max(initial=0)) for gap in gaps)
     return np.concatenate(
@@ -415,14 +415,14 @@ def _together(gaps: list[NDArray], total: int) -> NDArray:
 
 
 def _taken(x: NDArray[np.int64], excess: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return counts `(leaves, n)` to subtract from each place, `excess` in all, in proportion to its own."""
+    """Divide each place's excess among its cells in proportion to their counts; return whole counts `(leaves, n)`."""
     below = np.cumsum(x, axis=1)
     ends = below * excess[:, None] // np.maximum(below[:, -1:], 1)  # whole, and the last is the excess
     return np.diff(ends, axis=1, prepend=0)
 
 
 def _placed(x: NDArray[np.int64], freed: NDArray[np.int64], most: NDArray[np.float64]) -> None:
-    """Add counts `(n,)` to places below their upper bounds, until none has room."""
+    """Add the freed counts `(n,)` of each column to the first places with totals below their upper bounds."""
     room = np.maximum(most - x.sum(axis=1), 0)
     for column in np.flatnonzero(freed):
         below = np.minimum(np.cumsum(room), freed[column])

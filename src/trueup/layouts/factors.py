@@ -103,7 +103,7 @@ class FactorTable:
                 self._add_kind(law, nodes[same], values[same], one)
 
     def _add_kind(self, law: Law, nodes: Integers, values: NDArray, depth: float) -> None:
-        """Add measured nodes whose tables differ only by a shift."""
+        """Add measured nodes of one kind, whose tables of log masses differ only by a shift."""
         if not len(nodes):
             return
         key = (law, float(law.kinds(values[0])), depth)
@@ -145,12 +145,12 @@ class FactorTable:
         self._lower[leaves] = np.maximum(self._lower[leaves], 0)
 
     def add_masses(self, key: Hashable, log: Reals, nodes: Integers, first: int = 0) -> None:
-        """Multiply by a table of log masses at `first`, `first + 1`, ... with zero mass elsewhere."""
+        """Give nodes a factor: a table of log masses of the counts `first`, `first + 1`, ..., with zero mass elsewhere."""
         self._table(key, lambda: (log, 0), open_ended=0.0)
         self._rows.append((nodes, np.full(len(nodes), first, np.int64), self._known[key][0]))
 
     def add_splits(self, splits: Split) -> None:
-        """Add the factors of splits of every node's count among its children."""
+        """Add the prior factors for the splits of every node's count among its children."""
         self._splits = tuple(map(np.asarray, splits))  # pyright: ignore[reportAttributeAccessIssue]
 
     def build(self) -> Factors:
@@ -176,7 +176,7 @@ class FactorTable:
         )
 
     def _table(self, key: Hashable, make: Callable[[], tuple[Reals, int]], open_ended: float) -> int:
-        """Store a table once; return how far before its origin it starts."""
+        """Store a table of log masses under a key once; return the number of entries before the table's origin."""
         if key not in self._known:
             log, reach = make()
             self._known[key] = (len(self._logs), reach)
@@ -201,18 +201,18 @@ class FactorTable:
 
 
 def _one_size(prior: Poisson | NegativeBinomial) -> float:
-    """Return the size of a negative binomial; infinite for Poisson."""
+    """Return the size parameter of a negative binomial prior; infinity for a Poisson prior."""
     return float(prior.size) if isinstance(prior, NegativeBinomial) else np.inf  # pyright: ignore[reportArgumentType]
 
 
 def _law_table(law: Law, value: float, depth: float) -> tuple[Reals, int]:
-    """Return log masses of true counts given a value, and the distance of the first count below the value."""
+    """Return log masses of the true count given a published value, and how far below the value they start."""
     first, log = law.table(value, depth)
     return log, int(np.floor(value)) - first
 
 
 def _prior_table(prior: Poisson | NegativeBinomial, depth: float) -> tuple[Reals, int]:
-    """Return a unimodal prior's log mass within `depth` nats of its peak, and minus its first count."""
+    """Return the log masses of a unimodal prior within `depth` nats of its peak, and minus the first of these counts."""
     top = int(np.max(prior.mean)) + 1
     peak = float(np.max(prior.logpmf(np.arange(min(top, MAX_TABLE_ENTRIES) + 1))))
     last = top + 1

@@ -1,4 +1,4 @@
-"""Families of tables in the form of their methods: joint least squares, and tables settled one after the other.
+"""Families of tables laid out for joint least squares, and for reconciling one table after the other.
 
 One file: both read the same margins and separators of one junction tree.
 """
@@ -64,7 +64,7 @@ class Shared:
 
 @dataclass(frozen=True, eq=False)
 class TableLayout:
-    """One table of a family, prepared for settling.
+    """One table of a family, laid out for turning its estimates into final counts level by level.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class TableLayout:
         return self.tree.spine.depth
 
     def on(self, least_squares: FamilyLeastSquares, levels: range) -> TableLayout:
-        """Return the table's layout restricted to some levels, with the least squares of other places."""
+        """Return the table's layout on a range of levels, with the least squares of other places."""
         own = slice(levels.start, min(self.levels, levels.stop))
         tree = _from_subtrees(least_squares, self.whole, own.stop - own.start)
         shared = self.shared and replace(self.shared, levels=self.shared.levels - own.start)
@@ -145,7 +145,7 @@ class FamilyProblem:
     def on(
         self, spine: Spine, levels: range, firsts: tuple[int, ...], below: Mapping[Contrast, NDArray] | None
     ) -> FamilyProblem:
-        """Return the problem restricted to some levels of other places; see `FamilyLeastSquares.on`."""
+        """Return the problem on a range of levels of other places; see `FamilyLeastSquares.on`."""
         least_squares = self.least_squares.on(spine, levels, below)
         order = tuple(i for i in self.order if self.tables[i].levels > levels.start)
         tables = tuple(t.on(least_squares, levels) if i in order else t for i, t in enumerate(self.tables))
@@ -186,7 +186,7 @@ class FamilyProblem:
         return _marginal(self.cells, bases_of(self.cells), margin)
 
     def settle(self, rows: NDArray, seeds: NDArray, how: Settling) -> tuple[NDArray, list[SettledTables]]:
-        """Settle the tables along the junction tree for measured values `(b, q)`; return cells `(b, n)` and figures."""
+        """Reconcile measured values `(b, q)` table by table along the junction tree; return cells `(b, n)` and the tables."""
         settled = self.settle_fit(self.fit(rows, subtrees=True), seeds, how)
         found = [settled[i] for i in range(len(self.tables))]
         return np.concatenate([s.values[-1].reshape(len(rows), -1) for s in found], axis=1), found
@@ -198,7 +198,7 @@ class FamilyProblem:
         how: Settling,
         above: Mapping[int, NDArray] | None = None,
     ) -> dict[int, SettledTables]:
-        """Settle the tables from least-squares estimates; those of the first level may be given as `above`."""
+        """Reconcile least-squares estimates table by table; `above` may give final tables of the first level."""
         copies, settled = len(seeds), {}
         firsts = self.firsts or (0,) * self.least_squares.spine.depth
         for i in self.order:
@@ -307,7 +307,7 @@ def _joint(
 
 
 def bases_of(cells: FamilyCells) -> list[Recode]:
-    """Return for every attribute the finest view of it in any table; summed out if there is none."""
+    """Return, for every attribute, the finest grouping of its values in any table; one group if no table has it."""
     found = []
     for at, attribute in enumerate(cells.attributes):
         views = [cells.recodes(table.attributes)[at] for table in cells.tables]
@@ -316,7 +316,7 @@ def bases_of(cells: FamilyCells) -> list[Recode]:
 
 
 def _marginal(cells: FamilyCells, bases: Sequence[Recode], margin: Margin) -> Marginal:
-    """Return a margin as a marginal of the finest views."""
+    """Return a margin as group numbers of the finest groupings, one array for each attribute."""
     own = cells.recodes(margin.attributes)
     return tuple(
         np.array(view.groups)[np.unique(base.groups, return_index=True)[1]]
@@ -361,7 +361,7 @@ def _table_layout(
 
 
 def _from_subtrees(least_squares: FamilyLeastSquares, whole: Marginal, depth: int) -> HistogramLeastSquares:
-    """Return a table's places on the first `depth` levels, with the covariances of subtree estimates."""
+    """Return the least squares of one table on the first `depth` levels, from the covariances of subtree estimates."""
     covariances = [least_squares.covariances(level, whole) for level in range(depth)]
     spine = least_squares.spine.upper(depth)
     return HistogramLeastSquares.given(least_squares.view(whole).domain, spine, covariances)

@@ -1,4 +1,4 @@
-"""Rules of a family by table: exact margins, zeros, bounds, and the order of settling.
+"""Constraints of a family of tables, by table: exact margins, zeros, bounds, and the order of reconciling.
 
 The joint table that closes a ring of tables: as nothing measures it, it is given the values of least interaction.
 Least squares of what is measured estimates sums of the joint table. Cells with these sums, and no interaction beyond what the
@@ -34,13 +34,13 @@ from trueup.model.nested import canonical
 
 
 def family_cells(constraints: Constraints) -> FamilyCells:
-    """Return the constraints' cells as those of a family."""
+    """Return the constraints' cells, which must be those of a family of tables."""
     assert isinstance(constraints.cells, FamilyCells), "only a family of tables is laid out so"
     return constraints.cells
 
 
 def closed_constraints(constraints: Constraints) -> Constraints:
-    """Return the constraints on the family with its joint table."""
+    """Return the constraints on the closed family, which has a joint table if the tables form a ring."""
     return replace(constraints, cells=family_cells(constraints).closed)
 
 
@@ -55,7 +55,7 @@ def refuse_unmeasured_tables(cells: FamilyCells, headers: Sequence[Measured]) ->
 
 
 def invariant_margins(constraints: Constraints) -> list[list[Margin]]:
-    """Return for every table the margins with invariants."""
+    """Return, for every table, the margins whose counts invariants determine."""
     cells = family_cells(constraints)
     found = []
     for own in cells.sets:
@@ -67,7 +67,7 @@ def invariant_margins(constraints: Constraints) -> list[list[Margin]]:
 
 
 def bounded_tables(constraints: Constraints) -> list[int]:
-    """Return the positions of the tables that contain all bounds, which could be settled first."""
+    """Return the positions of the tables that contain the margins of all bounds."""
     cells = family_cells(constraints)
     held = [set(cells.holders(bound.margin)) for bound in constraints.bounds]
     return sorted(set(range(len(cells.tables))).intersection(*held))
@@ -86,7 +86,7 @@ def refuses_bounds(constraints: Constraints) -> str | None:
 
 
 def table_bounds(constraints: Constraints, table: int, spine: Spine) -> TableBounds:
-    """Return the bounds of the table that is settled first, level by level."""
+    """Return the bounds on the table that is reconciled first, level by level."""
     own = _table_constraints(constraints, table)
     fold, levels = Fold.of(own.cells.shape[1:]), own.cells.tree.levels
     marginals = bounded_marginals(own, fold)
@@ -107,7 +107,7 @@ class TableBounds(NamedTuple):
     upper: tuple[Lower, ...] = ()
 
     def of_copies(self, copies: int, *, drawn: bool) -> tuple[tuple[Lower, ...], tuple[Lower, ...]]:
-        """Return lower and upper bounds for several copies of the places."""
+        """Return lower and upper bounds for several copies of the places; no upper bounds if `drawn`."""
         lower, upper = (
             tuple(level.at(np.tile(np.arange(len(level.tables[0])), copies)) for level in side)
             for side in (self.lower, self.upper)
@@ -116,7 +116,7 @@ class TableBounds(NamedTuple):
 
 
 def _table_constraints(constraints: Constraints, table: int) -> Constraints:
-    """Return the bounds and invariants of one table as constraints on it alone."""
+    """Return the bounds and invariants that concern one table, as constraints on this table alone."""
     part = family_cells(constraints).parts[table]
     one = part if part.attributes else Cells(part.tree, (Attribute("", ("all",)),))
     known = tuple(invariant_margins(constraints)[table])
@@ -126,7 +126,7 @@ def _table_constraints(constraints: Constraints, table: int) -> Constraints:
 def rooted(
     cells: FamilyCells, known: Sequence[Sequence[Margin]], roots: Sequence[int] | None = None
 ) -> JunctionTree:
-    """Return a junction tree in which each table's invariants are nested with what is settled before it."""
+    """Return a junction tree in which each table's exact margins are nested with those of tables reconciled before it."""
 
     def flatness(tree: JunctionTree) -> int:
         depth: dict[int, int] = {}
@@ -154,7 +154,7 @@ def _nested(cells: FamilyCells, tree: JunctionTree, table: int, known: Sequence[
 
 
 def closed_zeros(constraints: Constraints, junction: JunctionTree) -> list[NDArray[np.bool_]]:
-    """Return per table a mask of a place's cells that must be zero, by its own zeros or those of other tables."""
+    """Return, per table, a mask of a place's cells that structural zeros of this or of another table force to zero."""
     cells = family_cells(constraints)
     masks = [
         mask.reshape(part.shape[0], -1)[0]
@@ -200,7 +200,7 @@ class JointTable:
     open_: NDArray[np.bool_]
 
     def fitted(self, answers: Sequence[Sequence[NDArray]]) -> NDArray:
-        """Return the least-squares cells `(b, places, cells of a place)`; see `FamilyLeastSquares.fit`."""
+        """Return cells `(b, places, cells of a place)` of the joint table, fitted to least-squares sums in proportion."""
         fit = self.measured.fit(answers)
         found = [(self.measured.table(fit, level, marginal), groups) for level, marginal, groups in self.sums]
         targets = [(np.maximum(x.reshape(len(x), -1), 0.0), groups) for x, groups in found]

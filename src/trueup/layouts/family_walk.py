@@ -108,7 +108,7 @@ class FamilyWalk:
 
     @property
     def chances(self) -> NDArray:
-        """Return cumulative probabilities of choosing each table, in proportion to its open cells."""
+        """Return cumulative probabilities `(tables,)` of choosing each table, in proportion to its number of open cells."""
         cells = np.diff(self.layout.open_ptr).astype(float)
         return np.cumsum(cells) / cells.sum()
 
@@ -122,7 +122,7 @@ def _cells_of_table(cells: FamilyCells, i: int) -> slice:
 
 
 def _shared_cells(cells: FamilyCells, i: int, margin: Margin) -> Integers:
-    """Return for every cell of a table the group of a margin that contains it."""
+    """Return, for every cell of a table, the group of a margin that contains the cell."""
     return cells.parts[i].groups(cells.tables[i], margin)
 
 
@@ -136,7 +136,7 @@ def _open(cells: FamilyCells, open_: NDArray[np.bool_]) -> dict[str, Any]:
 def _alike(
     cells: FamilyCells, shared: Sequence[Sequence[Margin]], open_: NDArray[np.bool_]
 ) -> dict[str, Any]:
-    """Return a class for each cell; cells of a class lie in the same groups of some margins."""
+    """Return arrays that classify the cells: those of one class lie in the same groups of the shared margins."""
     like, classes = np.zeros(cells.n, np.int64), 0
     for i, margins in enumerate(shared):
         part = np.zeros(cells.parts[i].n, np.int64)
@@ -184,7 +184,7 @@ def _edges(cells: FamilyCells, near: Sequence[Sequence[int]], open_: NDArray[np.
 def _prior_steps(
     cells: FamilyCells, parent: Sequence[int], open_: NDArray[np.bool_]
 ) -> tuple[dict[str, Any], NDArray[np.float64]]:
-    """Return the sums that the prior divides step by step, the cells' weights, and each sum's number of parts."""
+    """Return arrays that describe how the prior divides sums step by step, and the number of parts of each sum."""
     steps = [_steps_of(cells, i, above) for i, above in enumerate(parent)]
     sizes = [cells.size(margin) for own in steps for margin in own]
     group = np.full((cells.n, max(map(len, steps))), -1)
@@ -220,7 +220,7 @@ def _prior_steps(
 
 
 def _steps_of(cells: FamilyCells, i: int, above: int) -> list[Margin]:
-    """Return the margins that the prior divides: the separator of a table, and that at each finer level."""
+    """Return the margins that the prior divides in turn: a table's separator, then the separator at each finer level."""
     table, tree = cells.tables[i], cells.tree
     shared = Margin(tree.levels[0]) if above < 0 else cells.separator(i, above)
     found, last = [shared], tree.level(table.level)
@@ -232,7 +232,7 @@ def _steps_of(cells: FamilyCells, i: int, above: int) -> list[Margin]:
 
 
 def divided_anew(cells: FamilyCells) -> str | None:
-    """Return the warning about sums over attributes if the prior divides places separately for each value; else None."""
+    """Return a warning about sums over attributes if the prior divides places separately for each value, else None."""
     names = {
         f"'{name}'": None
         for i, above in enumerate(cells.junction().parent)
@@ -244,7 +244,7 @@ def divided_anew(cells: FamilyCells) -> str | None:
 
 
 def _kinds(cells: FamilyCells, i: int, divided: Margin) -> tuple[Integers, Integers, int]:
-    """Return which weights of a table divide the same sums, and the weight of each of its cells.
+    """Return the sum that each weight of a table divides, the weight of each cell, and the cells in a row with one weight.
 
     Weights are of values, common to places, or of places, where these are divided for each of several values. There are none in a
     table of one place, and where places are divided once.
@@ -260,7 +260,7 @@ def _kinds(cells: FamilyCells, i: int, divided: Margin) -> tuple[Integers, Integ
 
 
 def _seen(cells: FamilyCells, headers: Sequence[Measured]) -> dict[str, Any]:
-    """Return the noisy sums that contain each cell, and their laws."""
+    """Return arrays of the noisy sums that contain each cell, and of these sums' laws."""
     seen, sizes = _sums_of(cells, [h.margin for h in headers])
     forms: list[Any] = [h.law.form for h in headers]
     return {
@@ -272,7 +272,7 @@ def _seen(cells: FamilyCells, headers: Sequence[Measured]) -> dict[str, Any]:
 
 
 def _sums_of(cells: FamilyCells, margins: Sequence[Margin]) -> tuple[Integers, list[int]]:
-    """Return `(n, columns)` the groups of margins that contain each cell; -1 if none."""
+    """Return the groups of margins that contain each cell, `(n, columns)`, -1 for none; and each margin's size."""
     sizes = [cells.size(margin) for margin in margins]
     columns: list[list[Integers]] = [[] for _ in cells.tables]
     for first, margin in zip(_ptr(sizes), margins):

@@ -69,7 +69,7 @@ class HistogramProblem:
         return self.constraints.cells
 
     def answers(self, values: NDArray) -> list[list[NDArray]]:
-        """Arrange values `(b, q)` by level and marginal as `(b * places, groups)`."""
+        """Arrange measured values `(b, q)` by level and marginal, each as an array `(b * places, groups)`."""
         parts = split(values, self.headers, self.cells)
         table = []
         for level, name in enumerate(self.cells.tree.levels):
@@ -84,7 +84,7 @@ class HistogramProblem:
         return answers[:, self.fold.columns(self.cells.marginal(margin.attributes))]
 
     def tiled(self, copies: int) -> HistogramProblem:
-        """Return the same problem for several rows of values at once."""
+        """Return the problem repeated for several rows of values, which are then solved together."""
         if copies == 1:
             return self
         zeros = tuple(np.tile(mask, (copies, 1)) for mask in self.zeros)
@@ -119,7 +119,7 @@ class HistogramProblem:
         how: Settling,
         fixed: tuple[Marginal, Sequence[NDArray]] | None = None,
     ) -> SettledTables:
-        """Settle every level from the top, given `fixed` tables and the problem's rules."""
+        """Reconcile every level from the top down, given `fixed` tables and the problem's rules."""
         spine = self.tree.spine
         leaves = None if how.leaves is None else np.tile(how.leaves, len(seeds))
         return settle(
@@ -138,21 +138,21 @@ class HistogramProblem:
         )
 
     def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:
-        """Return nested marginals to settle at a level: exact and bounded ones, then others of `wanted` that fit."""
+        """Return nested marginals to fix in turn at a level: exact and bounded ones, then those of `wanted` that fit."""
         exact = [m for plan in self.tree.plan[level:] for m, variance in plan if variance == 0]
         bounded = next((part[0].marginals for part in (self.lower, self.upper) if part), ())
         return settling_sequence(wanted, self.fold.marginal(detailed(self.cells)), [*exact, *bounded])
 
     @property
     def chains(self) -> list[list[Marginal]]:
-        """Return the settling sequence of every level."""
+        """Return, for every level, the nested marginals that are fixed in turn."""
         plans = [[m for m, _ in plan] for plan in self.tree.plan]
         plans[0].append(self.marginal(()))
         return [self.chain(level, wanted) for level, wanted in enumerate(plans)]
 
     @property
     def first(self) -> list[Marginal]:
-        """Return the marginals for settling the root: its total, and every measured marginal."""
+        """Return the marginals to fix at the root: its total, and every marginal that is measured at any level."""
         return [self.marginal(()), *(m for plan in self.tree.plan for m, _ in plan)]
 
     def marginal(self, attributes: Sequence[str]) -> Marginal:
@@ -247,7 +247,7 @@ def histogram_standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray
 
 
 def _spread(problem: HistogramProblem, margin: Margin, errors: NDArray) -> NDArray:
-    """Return a folded table's errors in the original table, zero for impossible cells."""
+    """Return a folded table's standard errors in the order of the original table; impossible cells get zero."""
     full = np.zeros((len(errors), problem.cells.size(margin) // len(errors)))
     full[:, problem.fold.columns(problem.cells.marginal(margin.attributes))] = errors
     return full.ravel()

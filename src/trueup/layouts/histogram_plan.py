@@ -1,4 +1,4 @@
-"""Measured marginals of histograms by level, a basis for them, and constraints that histogram methods cannot keep."""
+"""Measured marginals of histograms by level, a basis for them, and rules that histogram methods cannot keep."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def bounded_marginals(constraints: Constraints, fold: Fold) -> list[Marginal]:
 def level_bounds(
     constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str
 ) -> list[NDArray[np.int64]]:
-    """Return a level's lower bounds for every bounded marginal; zero if there are none.
+    """Return the lower bounds of each bounded marginal at one level; zero where there are none.
 
     `(places, groups)`, or `(1, groups)` if they are the same at every place.
     """
@@ -101,7 +101,7 @@ def level_bounds(
 def level_limits(
     constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str
 ) -> list[NDArray[np.float64]]:
-    """Return minus a level's upper bounds, in the form of `level_bounds`; infinite if there are none."""
+    """Return minus the upper bounds at one level, in the form of `level_bounds`; minus infinity where there are none."""
     tables = [np.full((1, int(np.prod(shape(m)))), -np.inf) for m in marginals]
     for bound in constraints.bounds:
         if bound.margin.level != level or bound.upper is None:
@@ -136,7 +136,7 @@ def _least(cells: Cells, bound: Bound) -> NDArray[np.int64]:
 
 
 def _bounded_groups(cells: Cells, bound: Bound) -> NDArray[np.bool_]:
-    """Return which groups of the margin a bound concerns, `(1, groups)`."""
+    """Return a mask `(1, groups)` of the groups of a bound's margin that the bound limits."""
     mask = cells.where(dict(bound.where)).reshape(1, -1)
     return marginalise(mask, cells.marginal(bound.margin.attributes)) > 0
 

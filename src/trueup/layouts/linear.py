@@ -45,7 +45,7 @@ class LinearProblem:
 
     @property
     def lowest(self) -> float:
-        """Return the lowest value that a count may take."""
+        """Return the lowest value that a count may take: 0, or minus infinity if counts may be negative."""
         return 0.0 if self.constraints.nonnegative else -np.inf
 
     def sums(self, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
@@ -54,14 +54,14 @@ class LinearProblem:
 
     @cached_property
     def fit_matrix(self) -> scipy.sparse.csr_array:
-        """Return all noisy measured sums, one per row."""
+        """Return the sparse 0/1 matrix of all noisy measurements: one row per measured sum, one column per cell."""
         rows = [self.sums(h.margin, h.groups) for h in self.headers if not h.exact]
         return scipy.sparse.csr_array(
             scipy.sparse.vstack([scipy.sparse.csr_array((0, self.cells.n)), *rows], format="csr")
         )
 
     def fit(self, values: NDArray, weight: Callable[[Law], float] | None = None) -> Fit:
-        """Return the measured sums of one row of values `(q,)`, weighted relative to the widest noise."""
+        """Return the matrix, the noisy values of one row `(q,)`, and weights relative to the widest noise."""
         weight = weight or (lambda law: 1 / law.variance)
         pairs = [(h, v) for h, v in zip(self.headers, self._split(values), strict=True) if not h.exact]
         measured = np.concatenate([np.zeros(0), *(v for _, v in pairs)])
@@ -69,7 +69,7 @@ class LinearProblem:
         return Fit(self.fit_matrix, measured, weights).relative()
 
     def polyhedron(self, values: NDArray) -> Polyhedron:
-        """Return the constraints, with the exact values of one row `(q,)`."""
+        """Return the polyhedron of all constraints, with the exact values of one row `(q,)`."""
         return polyhedron(self.constraints, self._blocks(values))[0]
 
     def conflict(self, values: NDArray, *, integer: bool = False) -> InfeasibleError | None:
@@ -96,7 +96,7 @@ class LinearProblem:
         return None
 
     def refused(self, answer: Answer, values: NDArray, *, integer: bool = False) -> Answer:
-        """Return the answer, or raise an error if constraints contradict each other."""
+        """Return a solver's answer; if the solver failed, raise an error that names contradictory constraints, if any."""
         if answer.status is not Status.SOLVED and (error := self.conflict(values, integer=integer)):
             raise error
         return answer
@@ -105,7 +105,7 @@ class LinearProblem:
         return split(values, self.headers, self.cells) if self.headers else []
 
     def _blocks(self, values: NDArray) -> Iterator[RowBlock]:
-        """Yield the rows of the invariants with their values, then those of all other rules."""
+        """Yield the invariants as rows with their exact values, then all other rules as rows."""
         for header, part in zip(self.headers, self._split(values), strict=True):
             if header.exact:
                 groups = range(self.cells.size(header.margin)) if header.groups is None else header.groups
@@ -116,7 +116,7 @@ class LinearProblem:
 
 
 def log_slope(law: Law) -> float:
-    """Return the mean slope of minus a law's log mass from 0 to its standard deviation (1 / counts).
+    """Return the mean slope of a law's negative log mass from 0 to its standard deviation (1 / counts).
 
     For two-sided geometric noise of mass `exp(-epsilon |k|)` it is epsilon, 1 / scale, whatever the distance: the
     weighted absolute deviations are then minus the log likelihood, up to a constant.
@@ -134,7 +134,7 @@ def log_slope(law: Law) -> float:
 
 
 def common(cells: Cells, one: Margin, other: Margin) -> Margin | None:
-    """Return the margin that both margins sum to, or None if they have no simple one."""
+    """Return a margin that both margins sum to, or None if neither's attributes refine the other's."""
     level = min(one.level, other.level, key=cells.tree.level)
     tables = [cells.marginal(m.attributes) for m in (one, other)]
     if refines(*tables):

@@ -58,7 +58,7 @@ def refuses_linked(constraints: Constraints, headers: Sequence[Measured]) -> str
 
 
 class _Table(NamedTuple):
-    """Values of one margin: its level, groups of columns, and the values and laws of each group."""
+    """Values of one margin: the margin's level, the group of each column, and the value and law of each group."""
 
     level: int
     group: Integers
@@ -98,7 +98,7 @@ class LinkedProblem:
         return found._replace(changes=distinct([*found.changes, *self._typical(found)]))
 
     def _typical(self, links: PlaceLinks) -> Iterator[Integers]:
-        """Yield several households with persons in overall proportions, as changes for small places.
+        """Yield changes of a place that add several households with persons, in the proportions of the measured totals.
 
         They rest on the published values alone, as the chains do.
         """
@@ -155,7 +155,7 @@ class LinkedProblem:
 
     @cached_property
     def known(self) -> LinkedValues:
-        """Return the start of each table's values, and their laws."""
+        """Return the start and number of each table's values, and the laws of all values."""
         start = np.cumsum([0, *(len(t.value) for t in self.tables)])[:-1]
         return LinkedValues(
             start.astype(np.int64),
@@ -186,14 +186,14 @@ class LinkedProblem:
 
     @cached_property
     def units(self) -> Integers:
-        """Return `(n,)` the move that changes each column alone, or -1."""
+        """Return, for each of the `n` cells of a place, the move that changes this cell alone, or -1."""
         single = np.count_nonzero(self.links.changes, axis=1) == 1
         found = np.full(self.links.slack.shape[1], -1, np.int64)
         found[self.links.changes[single].argmin(axis=1)] = np.flatnonzero(single)
         return found
 
     def _touched(self, rows: Integers, levels: int) -> Iterator[Integers]:
-        """Yield for every move and level the changed tables, groups and amounts `(m, 3)`."""
+        """Yield, for every move and level, the measured values that change: table, group and amount `(m, 3)`."""
         changes = []
         for t in self.tables:
             counted = t.group >= 0
@@ -211,7 +211,7 @@ class LinkedProblem:
 
     @cached_property
     def forms(self) -> LinkedForms:
-        """Return the sums of a place's cells on which its density depends."""
+        """Return the sums of a place's cells on which the probability of the place's counts depends."""
         table = np.hstack([np.eye(self.links.slack.shape[1], dtype=np.int64), self.links.slack.T])
         pools = np.array([table[:, p].sum(axis=1) for p in self.links.pools])
         group, level = np.array([t.group for t in self.tables]), np.array([t.level for t in self.tables])
@@ -225,7 +225,7 @@ class LinkedProblem:
 
     @cached_property
     def pools(self) -> LinkedPools:
-        """Return the pools of both tables, and how much of later pools each of their columns contains."""
+        """Return both tables' pools (columns that divide one total), and how many units of later pools each column contains."""
         joined, links = self.constraints.joined, self.links
         n, (size, *_) = links.slack.shape[1], joined.links
         held = np.zeros((len(links.pools), len(links.pool_of)), np.int64)
@@ -262,13 +262,13 @@ class LinkedProblem:
 
     @cached_property
     def whole(self) -> bool:
-        """Return True if whole places can be drawn: any change of their cells keeps all rules except signs."""
+        """Return True if all cells of a place can be drawn together: they are few, and only their signs are constrained."""
         free = self.constraints.joined is None and not self.constraints.zero_combinations.any()
         return free and self.links.slack.shape[1] <= MAX_WHOLE_CELLS
 
     @cached_property
     def widest(self) -> NDArray[np.float64]:
-        """Return `(k,)` the length (counts) of each move's window."""
+        """Return the length `(k,)` (counts) of the window along each move."""
         precisions = [t.slope**2 / 2 + 2 * t.curve for t in self.tables]
         sd = np.array([1.0 / np.sqrt(p[p > 0].min()) for p in precisions])
         own, ptr = self.moves, self.moves.touch_ptr
@@ -290,7 +290,7 @@ class LinkedProblem:
         return self._repaired(np.where(self.constraints.zero_combinations, 0, x))
 
     def _finest(self, noisy: Sequence[NDArray]) -> Integers:
-        """Return measured values of the finest counts; 1 where there is none."""
+        """Return measured values of the finest counts as whole numbers `(leaves, cells of a place)`; 1 where unmeasured."""
         x = np.ones(self.cells.n)
         for header, values in zip(self.headers, noisy):
             if canonical(self.cells, header.margin) == self.cells.finest:
@@ -298,7 +298,7 @@ class LinkedProblem:
         return np.maximum(np.rint(x), 0).astype(np.int64).reshape(self.cells.shape[0], -1)
 
     def _settled(self, noisy: Sequence[NDArray], rng: np.random.Generator) -> Integers:
-        """Return both tables settled separately, with persons divided again where households determine their number."""
+        """Return both tables reconciled separately; persons are divided again where households determine their number."""
         joined = self.constraints.joined
         persons, households = (self._alone(table, noisy, rng) for table in joined.tables)
         kinds = households.reshape(len(households), joined.households.size, -1)
@@ -314,7 +314,7 @@ class LinkedProblem:
         return np.concatenate([persons, households], axis=1)
 
     def _alone(self, table: RecordTable, noisy: Sequence[NDArray], rng: np.random.Generator) -> Integers:
-        """Return whole-number tables `(leaves, cells of a place)` of one of two tables, from its own measurements."""
+        """Return whole counts `(leaves, cells of a place)` of one linked table, from its own measurements."""
         joined, rules = self.constraints.joined, own_constraints(self.constraints, table)
         mine = [(h, v) for h, v in zip(self.headers, noisy) if joined.table(h.margin) is table]
         headers = [Measured(h.query, joined.own_margin(h.margin), h.law) for h, _ in mine]
@@ -337,7 +337,7 @@ class LinkedProblem:
         return x
 
     def state(self, x: Integers, a: float, kappa: float) -> LinkedState:
-        """Return a chain's state at tables `(leaves, n)` of the cells."""
+        """Return the state of a chain at tables `(leaves, n)`, given its concentrations."""
         tree, levels = self.cells.tree, len(self.cells.tree.levels)
         table = self.links.table(x)
         sums = np.stack([table[:, p].sum(axis=1) for p in self.links.pools], axis=1)
@@ -372,7 +372,7 @@ class LinkedProblem:
         return state
 
     def normal(self, state: LinkedState) -> NormalPlaces:
-        """Return empty quadratic laws around a chain's tables."""
+        """Return quadratic laws around a chain's tables, with all coefficients zero."""
         leaves, n = len(state.x), self.links.slack.shape[1]
         empty = np.zeros((leaves, n)), np.zeros((leaves, n, n))
         steps = np.zeros(leaves, np.int64), np.zeros(leaves, np.int64)

@@ -65,16 +65,16 @@ class PlaceLinks(NamedTuple):
 
     @property
     def moves(self) -> Integers:
-        """Return `(k, n + m)` changes of all columns."""
+        """Return the changes `(k, n + m)` of all columns: of the `n` cells, then of the `m` slacks."""
         return np.hstack([self.changes, self.changes @ self.slack.T])
 
     def table(self, cells: Integers) -> Integers:
-        """Return all columns `(..., n + m)` of tables `(..., n)`."""
+        """Return all columns `(..., n + m)` of tables `(..., n)`: the cells, then the slacks."""
         return np.concatenate([cells, cells @ self.slack.T], axis=-1)
 
     @property
     def pool_of(self) -> Integers:
-        """Return `(n + m,)` the pool of each column, or -1."""
+        """Return the number of the pool that contains each of the `n + m` columns, or -1."""
         found = np.full(sum(self.slack.shape), -1, np.int64)
         for g, columns in enumerate(self.pools):
             found[columns] = g
@@ -82,7 +82,7 @@ class PlaceLinks(NamedTuple):
 
 
 def links_of(constraints: Constraints) -> PlaceLinks | str:
-    """Return the links of a place, or the reason why the sampler cannot keep them."""
+    """Return the links of persons and households in a place, or the reason why the sampler cannot keep them."""
     open_ = ~constraints.zero_combinations
     if constraints.joined is not None:
         return _of_tables(constraints.joined, open_)
@@ -90,7 +90,7 @@ def links_of(constraints: Constraints) -> PlaceLinks | str:
 
 
 def _of_rules(constraints: Constraints, open_: NDArray[np.bool_]) -> PlaceLinks | str:
-    """Return links from pairs of rules `k h <= persons <= K h`, or from no rules."""
+    """Return the links that pairs of rules `k h <= persons <= K h` state, or the reason why a rule is unsuitable."""
     pairs: dict[tuple, dict[str, int]] = defaultdict(dict)
     last = constraints.cells.tree.levels[-1]
     for rule in constraints.linear:
@@ -105,7 +105,7 @@ def _of_rules(constraints: Constraints, open_: NDArray[np.bool_]) -> PlaceLinks 
 
 
 def _sides(cells: Cells, rule: Linear) -> tuple[tuple[int, ...], tuple[int, ...], str, int] | None:
-    """Return a rule's persons, households, side ('least' or 'most') and factor; None for other rules."""
+    """Return the persons, households, side ('least' or 'most') and factor of a linking rule; None for other rules."""
     row = np.sum(
         [float(by) * name_mask(cells, name).ravel() for name, by in rule.coefficients.items()], axis=0
     )
@@ -122,7 +122,7 @@ def _sides(cells: Cells, rule: Linear) -> tuple[tuple[int, ...], tuple[int, ...]
 
 
 def _paired(pairs: list[tuple[Integers, Integers, int, int]], open_: NDArray[np.bool_]) -> PlaceLinks:
-    """Return links from pairs of rules, as persons, households, least and most."""
+    """Return the links that follow from pairs of rules, each given as persons, households, least and most."""
     n, rng = len(open_), np.random.default_rng(len(open_))
     slack, pools, changes = [], [], [_unit(n, {j: 1}) for j in np.flatnonzero(open_)]
     for persons, households, least, most in pairs:
@@ -198,13 +198,13 @@ def room_of(joined: LinkedTables) -> Integers:
 
 
 def impossible(joined: LinkedTables) -> NDArray[np.bool_]:
-    """Return a mask of household kinds with more persons of some set than in all."""
+    """Return a mask of the household kinds that need more persons of some set than the household holds."""
     room = room_of(joined)
     return np.any([link.persons > room for link in joined.links], axis=0)
 
 
 def _demands(joined: LinkedTables) -> tuple[Integers, Integers]:
-    """Return `LinkedTables.demands`, at least zero.
+    """Return `LinkedTables.demands` changed so that no household kind needs a negative number of persons.
 
     A top code may ask for more of a set than another one does of the set around it. Moves then keep the number of the
     household, or add the persons where that has a top code too.
@@ -221,13 +221,13 @@ def _demands(joined: LinkedTables) -> tuple[Integers, Integers]:
 
 
 def _last_inside(joined: LinkedTables, persons: Integers) -> Integers:
-    """Return the kinds of persons, first those that no further link counts."""
+    """Return the kinds of persons in order of the number of further links that count them, the largest first."""
     counted = np.sum([joined.inside(link) for link in joined.links[1:]], axis=0) * np.ones(len(persons))
     return persons[np.argsort(-counted, kind="stable")]
 
 
 def _households(held: dict[int, list], n: int, rng: np.random.Generator) -> list[Integers]:
-    """Return changes of households with their persons: one more, one replaced, or two replaced."""
+    """Return changes that add one household with its persons, or replace one or two households with their persons."""
     changes, every = [], list(held)
     for h, needs in held.items():
         changes += [_unit(n, {h: 1}) + each for each in _divisions(needs, n, rng)]
@@ -250,14 +250,14 @@ def _households(held: dict[int, list], n: int, rng: np.random.Generator) -> list
 
 
 def _exchange_partners(every: list[int], h: int, rng: np.random.Generator) -> list[int]:
-    """Return the neighbours of a household kind, and some random other kinds."""
+    """Return the household kinds to exchange for kind `h`: its neighbours in the list, and some others at random."""
     at = every.index(h)
     near = [every[k] for k in (at - 1, at + 1) if 0 <= k < len(every)]
     return list(dict.fromkeys([*near, *(int(x) for x in rng.permutation(every)[:EXCHANGES] if x != h)]))
 
 
 def _divisions(needs: Sequence[tuple[Integers, int]], n: int, rng: np.random.Generator) -> list[Integers]:
-    """Return ways of filling sets with persons: all of the first kind, then at random."""
+    """Return ways `(n,)` to fill sets with persons: all of each set's first kind, then kinds at random."""
     first = np.zeros(n, np.int64)
     for of, many in needs:
         if many:
@@ -275,7 +275,7 @@ def _divisions(needs: Sequence[tuple[Integers, int]], n: int, rng: np.random.Gen
 
 
 def _swaps(columns: Integers, n: int) -> list[Integers]:
-    """Return exchanges of one kind for another: of the first with each, of neighbours, and all if kinds are few."""
+    """Return changes that exchange one column for another: the first for each, neighbours, and all pairs of few columns."""
     k = len(columns)
     pairs = {(i, j) for i in range(k) for j in range(i + 1, k) if i == 0 or j == i + 1 or k <= 8}
     return [_unit(n, {columns[i]: 1, columns[j]: -1}) for i, j in sorted(pairs)]
@@ -289,12 +289,12 @@ def _unit(n: int, by: dict) -> Integers:
 
 
 def distinct(changes: Sequence[Integers]) -> Integers:
-    """Return changes without repetitions or opposite signs."""
+    """Return the distinct changes `(k, columns)`; a change and its opposite count as one."""
     rows = [tuple(int(x) for x in row) for row in changes]
     signed = (min(row, tuple(-x for x in row)) for row in rows if any(row))
     return np.array(list(dict.fromkeys(signed)), np.int64)
 
 
 def _pools(free: Integers, others: Sequence[Integers]) -> tuple[Integers, ...]:
-    """Return the free pool, then other pools of two or more columns."""
+    """Return the pool of free columns, then the other pools that have two or more columns."""
     return (free, *(p for p in others if len(p) > 1))

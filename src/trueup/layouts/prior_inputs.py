@@ -1,4 +1,4 @@
-"""Inputs of the hierarchical prior: a second kind of parts, public columns, and totals given bounds.
+"""Inputs of the hierarchical prior: a second kind of parts, public columns, and the prior of a bounded total.
 
 A total is flat given bounds of places: see `trueup.kernel.table_walks.within_bounds`.
 """
@@ -31,7 +31,7 @@ MIN_PUBLIC_SHARE = 0.5
 
 
 class Kinds(NamedTuple):
-    """The second kind of parts as a function of the hyperparameters; see `trueup.kernel.messages.kinds`.
+    """Parameters of the second kind of parts as a function of hyperparameters; see `trueup.kernel.messages.kinds`.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Kinds(NamedTuple):
 
     @classmethod
     def of(cls, log_a: float, share: float, ratio: float, mean: float) -> Kinds:
-        """Return the second kind of parts, negative binomial with a common rate and `mean` in all.
+        """Return the second kind of parts, negative binomial with the first kind's rate; the mean of all parts is `mean`.
 
         With rho the share of the second kind, given by its logit, and `c = b / a` the ratio, given by its own,
 
@@ -68,7 +68,7 @@ class Kinds(NamedTuple):
 
 
 def column_name(given: str | tuple[float, ...]) -> str:
-    """Return words for an input of the prior: the name of a column, or "numbers"."""
+    """Return words that name an input of the prior in errors: a column, or numbers that were given."""
     return f"column '{given}'" if isinstance(given, str) else "numbers that were given"
 
 
@@ -124,7 +124,7 @@ def standardised(values: Reals, given: str | tuple[float, ...]) -> Reals:
 
 
 class PublicNumbers(NamedTuple):
-    """Public numbers for splits: `(nodes,)` logs of shares, `(nodes, p)` covariates, and coefficient names.
+    """Public numbers that shape splits: log shares `(nodes,)`, covariates `(nodes, p)`, and names of the coefficients.
 
     Shares are known up to a constant for each parent. Of places whose splits are even, all are empty.
     """
@@ -134,7 +134,7 @@ class PublicNumbers(NamedTuple):
     names: tuple[str, ...]
 
     def at(self, nodes: NDArray) -> PublicNumbers:
-        """Return the kinds of some nodes."""
+        """Return the public numbers of some nodes."""
         if not len(self.log_share):
             return self
         return self._replace(log_share=self.log_share[nodes], covariates=self.covariates[nodes])
@@ -144,7 +144,7 @@ EVEN_SPLITS = PublicNumbers(np.zeros(0), np.zeros((0, 0)), ())
 
 
 def numbers_of_nodes(prior: Hierarchical, nested: NestedTree) -> PublicNumbers:
-    """Return public numbers of all nodes: sums of shares, and means of covariates."""
+    """Return the public numbers of all nodes of a tree: sums of shares, and means of covariates."""
     n, leaves = int(nested.level_ptr[-1]), nested.nodes[-1]
     inner = np.flatnonzero(nested.child_ptr[1:] > nested.child_ptr[:-1])[::-1]
     log_share = np.broadcast_to(0.0, n)  # an array of one number, which takes no memory
@@ -186,7 +186,7 @@ def total_given_bounds(
     inhabited: bool = False,
     most: float = np.inf,
 ) -> tuple[Reals, Reals]:
-    """Return totals and the log prior under which the total is flat given bounds of places; two empty arrays if none is needed.
+    """Return totals, and the log prior that makes the total flat given bounds of places; empty arrays if not needed.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def _to_the_ends(at: Reals, log: Reals, low: float, high: float) -> tuple[Reals,
 
 
 def total_of_tree(problem: TreeProblem, prior: object, values: NDArray) -> tuple[int, Reals] | None:
-    """Return the smallest total and log masses of a prior under which it is flat given bounds; None if not needed."""
+    """Return the smallest total and the log prior that makes the total flat given bounds of places; None if not needed."""
     levels = problem.nested.cells.tree.levels
     if not isinstance(prior, Hierarchical) or not isinstance(prior.total, Flat) or not prior.even:
         return None
@@ -255,7 +255,7 @@ def total_of_tree(problem: TreeProblem, prior: object, values: NDArray) -> tuple
 
 
 def _likely_totals(headers: Sequence[Measured], values: Sequence[NDArray]) -> tuple[float, float]:
-    """Return limits within which the total almost surely lies."""
+    """Return the smallest and the largest total that the measured values leave plausible."""
     sums = np.array([float(np.sum(v)) for v in values])
     noise = MAX_TOTAL_DEVIATIONS * np.array(
         [0.0 if h.exact else (h.law.variance * len(v)) ** 0.5 for h, v in zip(headers, values, strict=True)]

@@ -1,4 +1,4 @@
-"""One sum released by a multinomial method, from laws of noise to the tables that its posterior needs."""
+"""One sum released by a multinomial method: from laws of noise to the tables that the posterior needs."""
 
 from __future__ import annotations
 
@@ -102,20 +102,20 @@ class ReleasedSum:
 
     @cached_property
     def _parts(self) -> tuple[dict[tuple[Any, CountPrior], int], Integers]:
-        """Return the distinct pairs of law and prior, and which one each part has."""
+        """Return the distinct pairs of law and prior, and the number of each part's pair."""
         of_each = [(law, self.prior.at(part)) for part, law in enumerate(self.laws)]
         distinct = {pair: number for number, pair in enumerate(dict.fromkeys(of_each))}
         return distinct, np.array([distinct[pair] for pair in of_each])
 
     @property
     def kinds(self) -> tuple[list, Integers]:
-        """Return the laws of the kinds of parts, and the kind of each part."""
+        """Return the law of each kind of part, and the kind of each part; a kind is a pair of law and prior."""
         distinct, kind = self._parts
         return [law for law, _ in distinct], kind
 
     @property
     def spread(self) -> float:
-        """Return the standard deviation (counts) of the parts' summed noise and of further draws."""
+        """Return the standard deviation (counts) of the parts' summed noise, and of the redraws of algorithm 1."""
         twice = 2 if self.algorithm == 1 else 1
         return float(np.sqrt(twice * sum(law.variance for law in self.laws) + 0.25))
 
@@ -152,7 +152,7 @@ class ReleasedSum:
             far *= 2
 
     def tables(self, *, on_sum: bool) -> Tables:
-        """Return the tilted masses of the parts."""
+        """Return tables of the parts' masses under each exponential tilt."""
         distinct, kind = self.kinds
         prior, largest = self._prior_masses()
         tilt = self.tilts()
@@ -166,20 +166,20 @@ class ReleasedSum:
         return tabulate(pmfs, kind, tilt, prior, largest, on_sum, edge)
 
     def tables_of_noisy(self, tilt: Reals, lean: Reals) -> Tables:
-        """Return tilted masses of the parts with noisy counts as variables (`tabulate_redrawn`)."""
+        """Return tables of the parts' tilted masses in which noisy counts are variables (`tabulate_redrawn`)."""
         distinct, kind = self.kinds
         pmfs = [law.pmf(np.arange(half_width(law) + 1)) for law in distinct]
         return tabulate_redrawn(pmfs, kind, tilt, *self._prior_masses(), lean)
 
     def tilts(self) -> Reals:
-        """Return the tilts to choose from, per count."""
+        """Return the exponential tilts (1 / counts) among which the sampler chooses."""
         slowest = min(
             -(law.logpmf(half_width(law)) - law.logpmf(half_width(law) - 1)) for law in self._slopes()
         )
         return released_tilts(self.spread, float(slowest))
 
     def _prior_masses(self) -> tuple[Reals | None, int]:
-        """Return masses `(kinds, P)` of each kind's prior, None if flat, and the largest weight needed."""
+        """Return prior masses `(kinds, P)` of each kind of part, None if flat; and the largest count that tables must cover."""
         if isinstance(self.prior, Flat):
             return None, 0
         priors = [prior for _, prior in self._parts[0]]
@@ -220,11 +220,11 @@ class ReleasedSum:
         return Total(log, low, radius, ceiling)
 
     def sum_of_parts(self) -> Poisson:
-        """Return the prior of the sum of Poisson parts."""
+        """Return the prior of the sum of the parts, which is Poisson like the parts."""
         return Poisson(float(np.broadcast_to(self.prior.mean, len(self.laws)).sum()))  # pyright: ignore[reportAttributeAccessIssue]
 
     def log_prior_of_split(self, total: Integers) -> Reals:
-        """Return minus the log number of ways to split a total, under which all are equally likely; 0 if flat."""
+        """Return the log prior of each total, less the log weight of all its splits among the parts; 0 if flat."""
         from scipy.special import gammaln
 
         log, n = self.prior_total.logpmf(total), len(self.laws)
@@ -251,12 +251,12 @@ def refuse_laws(laws: Iterable, algorithm: int) -> None:
 
 
 def half_width(law) -> int:
-    """Return the half width of a law's table."""
+    """Return the half width (counts) of the window in which a law's mass is tabulated."""
     return int(law.reach(TABLE_MASS_LEFT_OUT)) + 1
 
 
 def redrawn(law, true: Integers, drawn: Integers) -> Reals:
-    """Return the masses of a posterior draw of a count from its noisy version, given the true count.
+    """Return `(t, a)` probabilities of each redrawn count given each true count: noise, then a posterior draw.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Constraints, measurements and a prior as factors on rows: the posterior density of integer tables."""
+"""The posterior density of integer tables as factors on rows: constraints, measurements and a prior."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FactorBlock:
     tabled: Any = 0.0
 
     def column(self, name: str) -> NDArray:
-        """Return one of the columns in full."""
+        """Return one column of the block in full, with a value `(r,)` for each row."""
         return np.broadcast_to(np.asarray(getattr(self, name), float), self.matrix.shape[:1])
 
     @property
@@ -49,7 +49,7 @@ class FactorBlock:
 
 
 def prior_blocks(prior: Prior | FittedMasses, box: Reals) -> tuple[tuple[FactorBlock, ...], Reals, Reals]:
-    """Return a prior on cells `(n,)` as blocks of rows, with its log masses and the box `(2, n)` of its support."""
+    """Return a prior on cells `(n,)` as blocks of rows, the log masses of its tables, and its support as a box `(2, n)`."""
     n, none, box = box.shape[1], np.zeros(0), box.copy()
     each, whole = scipy.sparse.eye_array(n, format="csr"), scipy.sparse.csr_array(np.ones((1, n)))
     if not isinstance(prior, Flat):
@@ -84,7 +84,7 @@ def prior_blocks(prior: Prior | FittedMasses, box: Reals) -> tuple[tuple[FactorB
 
 
 def _flat_total(prior: FlatTotal, each: Any, whole: Any, box: Reals):
-    """Yield the factor under which the total is flat (see `FlatTotal.log_total`)."""
+    """Yield the blocks of rows under which the prior of the total is flat (see `FlatTotal.log_total`)."""
     cells = max(int((box[1] > 0).sum()), 1)
     if prior.split == "uniform":
         yield FactorBlock(whole, high=prior.upper, gamma=(1, -1, cells, 0))
@@ -164,7 +164,7 @@ class RowProblem:
 
     @cached_property
     def fixed(self) -> NDArray[np.bool_]:
-        """Return a mask of the exact rows."""
+        """Return a mask `(rows,)` of the rows that are known exactly."""
         return self.rows.factors[:, HIGH] - self.rows.factors[:, LOW] <= 2 * ROW_TOLERANCE_COUNTS
 
     @cached_property
@@ -189,14 +189,14 @@ class RowProblem:
 
     @property
     def has_holes(self) -> bool:
-        """Return True if a prior or a published value excludes a count between two possible ones."""
+        """Return True if a prior or a published value excludes a count between two possible counts."""
         if self.perturbed:  # tables end in possible counts
             return bool(not np.isfinite(self.table).all())
         possible = np.flatnonzero(np.isfinite(self.table))
         return bool(len(possible) and len(possible) <= possible[-1] - possible[0])
 
     def estimate(self) -> tuple[Reals, Reals]:
-        """Return an approximate centre `(n,)` of the posterior by least squares, and standard deviations."""
+        """Return an approximate centre `(n,)` of the posterior by least squares, and standard deviations `(n,)`."""
         spreads = [np.sqrt(1 / (0.5 * b.column("slope") ** 2 + 2 * b.column("curve"))) for b in self.noisy]
         exact = self.held.column("low") == self.held.column("high")
         rough = self.rough
@@ -272,7 +272,7 @@ def _perturbed(
 
 
 def _closed(blocks: tuple[FactorBlock, ...], box: Reals) -> Reals:
-    """Tighten the bounds of single cells to what their published values allow."""
+    """Return the box `(2, n)` of cell bounds, tightened to what the published values of single cells allow."""
     box = box.copy()
     for block in blocks:
         single = np.diff(block.matrix.indptr) == 1
@@ -283,7 +283,7 @@ def _closed(blocks: tuple[FactorBlock, ...], box: Reals) -> Reals:
 
 
 def _hard_rows(problem: LinearProblem, values: NDArray) -> tuple[FactorBlock, Reals]:
-    """Return rows with hard bounds, and single-cell bounds tightened by those of one cell."""
+    """Return the rows with hard bounds, and the box `(2, n)` of cell bounds that the rows of one cell state."""
     polyhedron = problem.polyhedron(values)
     matrix, (low, high) = polyhedron.matrix, polyhedron.bounds
     box = np.stack(

@@ -72,7 +72,7 @@ class Splits:
 
     @property
     def of_kinds(self) -> int:
-        """Return how many of the last hyperparameters describe two kinds of parts."""
+        """Return the number of hyperparameters that describe two kinds of parts: 0, 2 or 3."""
         return 0 if not self.mean else 2 if self.middle is None else 3
 
     @property
@@ -129,7 +129,7 @@ class Splits:
         return replace(self, names=(*self.names, *names), depths=depths, mean=mean, middle=middle)
 
     def with_kinds(self, theta: Reals, share: float, ratio: float) -> Reals:
-        """Append hyperparameters of two kinds, with equal odds everywhere."""
+        """Return `theta` with the hyperparameters of two kinds of parts appended, whose odds are equal everywhere."""
         return np.concatenate([theta, np.zeros(self.of_kinds - 2), [share, ratio]])
 
     def _kinds(self, theta: Reals) -> Kinds:
@@ -142,12 +142,12 @@ class Splits:
         return np.concatenate([[0], np.repeat(np.arange(len(self.free)), np.diff(self.child_ptr))])
 
     def _more(self, many: NDArray) -> Reals:
-        """Return the log of numbers of parts minus its mean."""
+        """Return the logs of numbers of parts, centred at their mean."""
         assert self.middle is not None
         return np.log(many) - self.middle
 
     def _second(self, theta: Reals, shift: float) -> tuple[Reals, Reals, Integers]:
-        """Return `second`, `odds` and `parts` of every node."""
+        """Return the fields `second`, `odds` and `parts` of `Split` for every node."""
         second, odds, parts = no_splits(len(self.free))[2:]
         if self.mean:
             last = self.free & (self.level == self.concentrations - 1)
@@ -231,7 +231,7 @@ class Splits:
         return float(log.sum()), np.where(uniform, -np.tanh(z / 2), -z) / scale
 
     def held(self) -> Integers:
-        """Return how many nodes add each attribute value."""
+        """Return, for each attribute value, the number of nodes that add it to their parents' values."""
         return np.bincount(self.category[self.category >= 0], minlength=0)
 
     def families(self) -> Integers:
@@ -242,7 +242,7 @@ class Splits:
 
 
 def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
-    """Lay a hierarchical prior on the nodes of nested margins.
+    """Return a hierarchical prior's splits on the tree of nested margins.
 
     Raises
     ------
@@ -264,7 +264,7 @@ def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
 
 
 def _categories(nested: NestedTree) -> tuple[Integers, list[str], list[int]]:
-    """Return for each node the attribute values added to its parent's, numbered over the margins whose shares are estimated."""
+    """Return the number of the attribute value that each node adds to its parent (or -1), the values' names, and levels."""
     category, names, levels = np.broadcast_to(np.int32(-1), nested.level_ptr[-1]), [], []
     for level, (before, margin) in enumerate(pairwise(nested.margins), start=1):
         if margin.level == before.level and margin.attributes:

@@ -69,11 +69,11 @@ class TreeProblem:
         return messages(self.child_ptr, self.variance)
 
     def bounds(self) -> tuple[Reals, Reals]:
-        """Return new arrays of bounds `(nodes,)` on every node (counts)."""
+        """Return new arrays `(nodes,)` of lower and upper bounds on every node (counts)."""
         return _bounds(self.constraints, self.nested)
 
     def parts(self, measured: NDArray) -> list[NDArray]:
-        """Split measured values `(..., q)` into those of each header."""
+        """Split measured values `(..., q)` into one array for each header."""
         return split(measured, self.headers, self.nested.cells)
 
     def whole_bounds(self, measured: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -163,7 +163,7 @@ def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeP
 
 
 def _weight(header: Measured, combined: Reals) -> Reals | float:
-    """Return the weight of a header's values among combined measurements."""
+    """Return the weights of a header's values among all measurements of the same nodes."""
     if header.exact:
         return 1.0
     if np.isinf(header.law.variance):  # an interval without an upper end
@@ -221,7 +221,7 @@ def refuse_conflicts(problem: TreeProblem, nodes: Reals) -> None:
 
 
 def whole_values(problem: TreeProblem, x: Reals, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Round node values `(..., nodes)` with controlled rounding; the rng settles ties."""
+    """Round node values `(..., nodes)` to whole numbers by controlled rounding; the rng breaks ties."""
     seeds = rng.integers(2**63, size=x.shape[:-1], dtype=np.uint64)
     return controlled_rounding(problem.child_ptr, inverse_variance(problem), x, seeds)
 

@@ -135,7 +135,7 @@ class Account:
             self.ledger.keeper.note(reservation=reservation, analyst=self.analyst, **facts)
 
     def holds(self, request: Request, out: Path) -> bool:
-        """Return True if the requested release is in a folder already, committed under the key.
+        """Return True if the requested release is in the folder `out`, committed under the request's key.
 
         Raises
         ------

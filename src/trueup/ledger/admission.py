@@ -110,7 +110,7 @@ def _answerable(state: Totals, request: Request) -> None:
 
 
 def _refuse_over_cap(owner: Owner, loss: Loss, caps: Caps, spent: Loss) -> None:
-    """Check the caps of one owner; a cap in rho also bounds losses in epsilon, but not conversely."""
+    """Refuse a loss that exceeds a cap of one owner; a cap in rho also bounds losses in epsilon, but not conversely."""
     total = spent + loss
     covered = {"epsilon": "epsilon" in caps or "rho" in caps, "rho": "rho" in caps, "delta": "delta" in caps}
     for currency, wanted in (("epsilon", loss.epsilon), ("rho", loss.rho), ("delta", loss.delta)):

@@ -97,7 +97,7 @@ def entry_digest(body: str) -> str:
 
 
 def check_links(entries: Iterable[Entry], number: int, head: str) -> None:
-    """Check that entries continue a chain of `number` entries that ends in `head`.
+    """Check that entries continue a hash chain of `number` entries that ends in the hash `head`.
 
     Raises
     ------
@@ -136,7 +136,7 @@ WAIT_SECONDS = 60
 
 
 class Transaction:
-    """The entries of a ledger within one transaction."""
+    """The entries of a ledger, read and appended within one database transaction."""
 
     def __init__(self, connection: Any, mark: str) -> None:
         self._connection, self._mark = connection, mark
@@ -154,7 +154,7 @@ class Transaction:
 
 
 class Store(Protocol):
-    """A store of entries."""
+    """A database that stores the entries of ledgers."""
 
     @property
     def keeper(self) -> Path | None:
@@ -162,11 +162,11 @@ class Store(Protocol):
         ...
 
     def create(self) -> None:
-        """Make an empty table if there is none."""
+        """Create the table of entries unless it exists."""
         ...
 
     def exists(self) -> bool:
-        """Return True if there is a table."""
+        """Return True if the table of entries exists."""
         ...
 
     def grant(self, analyst: str) -> None:

@@ -144,7 +144,7 @@ class Keeper:
             part.replace(self.folder / "anchor")
 
     def _two(self, name: str, read: Callable[[str, str], Pair]) -> Pair | None:
-        """Read a file with two words; return None if there is none."""
+        """Return the two words of a file in the keeper's folder as `read` converts them; None if there is no file."""
         try:
             first, second = (self.folder / name).read_text(encoding="ascii").split()
             return read(first, second)
@@ -155,7 +155,7 @@ class Keeper:
 
     @contextmanager
     def _written(self, name: str, text: str) -> Iterator[Path]:
-        """Write a line to a temporary file, to be renamed by the caller; raise LedgerError if the disk refuses."""
+        """Write a line to a temporary file, and yield its path for renaming; raise LedgerError if the disk refuses."""
         part = self.folder / f".{name}-{uuid.uuid4().hex}"
         try:
             part.touch(mode=0o600)

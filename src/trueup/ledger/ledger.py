@@ -230,7 +230,7 @@ class Ledger:
         return Reservation(self._stored, name, stamp)
 
     def _standing(self, state: State, name: str, request: Request) -> Reservation:
-        """Return the existing reservation of a run that continues."""
+        """Return the reservation that a run made before it was interrupted; refuse another release."""
         entry, reserved = state.reserved[name]
         if not reserved.same_as(request):
             raise BudgetError("the run reserved its budget for another release", remedy="start a new run")
@@ -295,7 +295,7 @@ class Ledger:
 
 
 def keeper_of(store: Store, folder: Path | None) -> Keeper | None:
-    """Return the given keeper's folder, or the one beside the store if this user may use it."""
+    """Return the keeper's folder that was given, or the one beside the store if this user may use it."""
     keeper = Keeper.at(folder or store.keeper)
     if folder is None and keeper and not os.access(keeper.folder, os.R_OK | os.W_OK | os.X_OK):
         return None
@@ -311,7 +311,7 @@ def _absent() -> BudgetError:
 
 
 def this_host() -> str:
-    """Return an identifier of the running system, whose processes can be seen to be alive."""
+    """Return an identifier of the running system; processes on the same system can be seen to be alive."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -319,7 +319,7 @@ def this_host() -> str:
 
 
 def _ended(entry: Entry, request: Request) -> bool:
-    """Return True if a reservation's run is known to have ended: it ran on this system, and nobody holds its target."""
+    """Return True if a reservation's run certainly ended: it ran on this system, and no process holds its target."""
     if request.target is None or entry.fields["host"] != this_host():
         return False
     return not is_claimed(Path(request.target))

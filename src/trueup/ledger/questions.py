@@ -53,7 +53,7 @@ class Question:
 
     @classmethod
     def of(cls, text: str, meaning: Any, first: str = "") -> Question:
-        """Make the question with the given meaning, in JSON values.
+        """Make a question from its text and its meaning, which is given as JSON values.
 
         Examples
         --------
@@ -111,7 +111,7 @@ def invariant_question(spec: Spec, cells: Cells, margin: Margin) -> Question:
 
 
 def _described(spec: Spec, cells: Cells) -> dict[str, Any]:
-    """Return which records are counted at which places, because every rule depends on it."""
+    """Return the part of a rule's meaning that states which records are counted at which places."""
     reading = Reading.of(spec)
     return {"source": reading.source, "kept": reading.kept, "places": _places(reading, cells)}
 
@@ -121,7 +121,7 @@ def _places(reading: Reading, cells: Cells) -> dict[str, Any]:
 
 
 def _descriptions(spec: Spec, cells: Cells, rows: int | None) -> Iterator[Question]:
-    """Yield the questions answered by reading the rows; an answer depends on which rows there are."""
+    """Yield the questions that are answered by reading the rows, such as whether they name only listed places."""
     reading = Reading.of(spec)
     source = reading.source
     if spec.table.join is not None:
@@ -172,12 +172,12 @@ def _bound_text(bound: Any) -> str:
 
 
 def _condition(spec: Spec, where: Any) -> list[Any]:
-    """Return the meaning of a condition: columns with the values that they may have."""
+    """Return the meaning of a condition: its columns, and the values that each may have."""
     return sorted(_chosen(_owner(spec, name), name, value) for name, value in where.items())
 
 
 def _rule_names(spec: Spec, text: str) -> str:
-    """Return the meaning of a name in a linear rule: `value`, or `attribute=value`, or several joined."""
+    """Return, as JSON text, the meaning of a name in a linear rule: `value`, `attribute=value`, or several joined."""
     found = []
     for part in text.split(","):
         view, _, value = part.strip().rpartition("=")

@@ -66,7 +66,7 @@ class Request:
         return (self.dataset, None), (self.dataset, self.analyst)
 
     def same_as(self, other: Request) -> bool:
-        """Return True if two requests are for the same release, whatever their targets and data."""
+        """Return True if two requests are for the same release; their targets and data may differ."""
         return _bound(self) == _bound(other)
 
 
@@ -234,7 +234,7 @@ def terms_of(fields: Mapping[str, Any]) -> Terms:
 
 
 def keys_taken(spec: Spec) -> tuple[str, ...]:
-    """Return the columns of the confidential table from which a spec reads its places."""
+    """Return the columns of places in the confidential table if a spec declares their keys public; else none."""
     return place_columns(spec) if spec.table.keys == "public" else ()
 
 

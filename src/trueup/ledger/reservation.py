@@ -1,4 +1,4 @@
-"""Reservations of a loss: a run begins to draw and commits, or returns the loss."""
+"""Reservations of a loss: a run begins to draw and commits, or gives the loss back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MANIFEST = Path("public", "manifest.json")
 
 
 def published_manifest(manifest: Path) -> tuple[str, dict[str, Any]]:
-    """Return the SHA-256 of a manifest and its content."""
+    """Return the SHA-256 digest of a manifest, and the content of the manifest."""
     try:
         held = dict(read_json(manifest))
         return hashlib.sha256(manifest.read_bytes()).hexdigest(), held
@@ -48,7 +48,7 @@ def describe_staged(staged: Path, stamp: Mapping[str, Any], seal: str | None = N
 
 
 def refuse_taken(final: Path, waiting: Iterable[str]) -> None:
-    """Refuse a target that is occupied or reserved for a committed release."""
+    """Refuse a target folder that exists, or that a committed release will take."""
     # A rename may happen between the two looks: then the waiting folder was seen, or the target is.
     if any(Path(other).exists() for other in waiting):
         raise BundleError(
@@ -81,7 +81,7 @@ def finish_publishing(ready: Path, final: Path, reservation: str, manifest: str)
 
 
 def ready_name(final: Path, reservation: str) -> str:
-    """Return the name of a committed bundle before it is renamed to its target."""
+    """Return the name of the folder in which a committed bundle waits to be renamed to its target."""
     return f".{final.name}.ready-{reservation}"
 
 
@@ -128,7 +128,7 @@ class Reservation:
 
     @contextmanager
     def returning(self) -> Iterator[None]:
-        """Return the loss if the block fails before drawing began; exact answers stay counted."""
+        """Give the reserved loss back if the block fails before drawing began; exact answers stay counted."""
         try:
             yield
         except BaseException:
@@ -137,7 +137,7 @@ class Reservation:
             raise
 
     def give_back(self) -> None:
-        """Return the loss by an entry, unless drawing began or it was already returned.
+        """Record that the loss is given back, unless drawing began or the loss was given back already.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class Reservation:
                 locked.append("return", {"reservation": self.name})
 
     def refuse(self, topic: str) -> Question | None:
-        """Record the refusal of confidential rows, return the loss, and return the question that may be named.
+        """Record that confidential rows were refused, give the loss back, and return the question that the error may name.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class Reservation:
         return named
 
     def begin(self) -> None:
-        """Record durably that drawing begins; nothing may be drawn before.
+        """Record durably that drawing begins, before any noise is drawn.
 
         A run that goes on may say so again. Invariants that no release of the account has published are recorded too.
         """

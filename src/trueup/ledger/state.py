@@ -16,7 +16,7 @@ from trueup.privacy import Loss
 
 
 class State(Totals):
-    """The sum of the entries read so far, to which further entries are added."""
+    """The totals of the entries read so far, to which further entries are added."""
 
     def read(self, entries: Iterable[Entry]) -> None:
         """Check further entries against the chain and the caps, and add them.
@@ -81,7 +81,7 @@ class State(Totals):
         answers.reserve(name, answers.new(request.questions, self.terms[request.dataset].listed))
 
     def _turn(self, dataset: str, when: str) -> None:
-        """Begin a new year if caps renew yearly."""
+        """Begin a new year of a dataset's caps if these renew yearly and the year has changed."""
         if not self.begins_year(dataset, when):
             return
         for owner in [owner for owner in self.spent if owner[0] == dataset]:
@@ -89,7 +89,7 @@ class State(Totals):
         self.years[dataset] = when[:4]
 
     def _declare(self, entry: Entry) -> None:
-        """Record another version of an account's data."""
+        """Record the fingerprint of another version of an account's data."""
         data = self.shown[entry.fields["dataset"]].data
         if entry.fields["data"] in data:
             raise ValueError
@@ -101,7 +101,7 @@ class State(Totals):
         self.shown[request.dataset].of(request).end(name)
 
     def _refuse(self, entry: Entry) -> None:
-        """Record that confidential rows differ from the spec, which is an exact answer."""
+        """Record that confidential rows were refused because they differ from the spec, which is an exact answer."""
         name, digest = entry.fields["reservation"], entry.fields["named"]
         request = self._given_back(name)
         named = next(q for q in request.questions if q.digest == digest) if digest else None
@@ -129,7 +129,7 @@ class State(Totals):
         shown.of(request).hold(name, request.questions)
 
     def _publish(self, entry: Entry) -> None:
-        """Record invariants that a release is the first to publish."""
+        """Record the invariants that a release is the first to publish."""
         fields = entry.fields
         shown, allowed = self.shown[fields["dataset"]], self.terms[fields["dataset"]].invariants
         for name, digest in fields["invariants"].items():
@@ -155,7 +155,7 @@ class State(Totals):
 
 
 def _add_caps(known: Caps, given: Mapping[str, str]) -> None:
-    """Add the caps of an entry; raise ValueError if one is declared twice."""
+    """Add an entry's caps to the known ones; raise ValueError if a currency has a cap already."""
     if set(known) & set(given):
         raise ValueError
     known.update({currency: Fraction(amount) for currency, amount in given.items()})
@@ -182,7 +182,7 @@ CapsGiven = Mapping[str, Any]
 
 
 def parse_caps(texts: Iterable[str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Read caps of a dataset, `CURRENCY=AMOUNT`, and those of its analysts, `NAME:CURRENCY=AMOUNT`.
+    """Read caps given as text: `CURRENCY=AMOUNT` for a dataset, `NAME:CURRENCY=AMOUNT` for an analyst.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def parse_caps(texts: Iterable[str]) -> tuple[dict[str, str], dict[str, dict[str
 
 
 def read_caps(given: CapsGiven) -> Caps:
-    """Read caps in each currency; raise SpecError if one cannot be read."""
+    """Read the amount of the cap in each currency; raise SpecError if one cannot be read."""
     if not isinstance(given, Mapping) or not given:
         raise SpecError("no cap is given", needed='caps such as {"epsilon": "1"}')
     return {_currency(name): rational(amount, f"the cap in {name}") for name, amount in given.items()}
@@ -220,7 +220,7 @@ def _currency(given: object) -> str:
 
 
 def new_caps(state: State, owner: Owner, given: Caps) -> dict[str, str]:
-    """Return the caps that are not yet in the ledger, as text."""
+    """Return the given caps that are not yet in the ledger, as text; refuse changed ones."""
     known = state.caps.get(owner, {})
     for currency, amount in given.items():
         if known.get(currency, amount) != amount:

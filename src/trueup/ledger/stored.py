@@ -19,7 +19,7 @@ from trueup.ledger.state import State
 
 @dataclass
 class LockedLedger:
-    """A ledger for which the write lock is held.
+    """A ledger while its write lock is held, so that entries can be appended.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class StoredLedger:
         return self._state
 
     def _read(self, transaction: Transaction) -> None:
-        """Add entries that are new; start again if the last known entry has disappeared."""
+        """Read new entries into the state; start again from the first entry if the last known one has disappeared."""
         known = self._state.number
         entries = transaction.after(max(known - 1, 0))
         if known and (not entries or entries.pop(0).hash != self._state.head):
@@ -95,7 +95,7 @@ class StoredLedger:
 
     @contextmanager
     def writing(self) -> Iterator[LockedLedger]:
-        """Hold the write lock, with the state up to date."""
+        """Hold the write lock, and yield the ledger with its state up to date."""
         locked = None
         try:
             with self._lock:

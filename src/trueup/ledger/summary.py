@@ -18,7 +18,7 @@ from trueup.privacy import Loss
 
 @dataclass(frozen=True)
 class Balance:
-    """A cap with how much of it was spent and how much is left."""
+    """A cap, the amount spent of it, and the amount left."""
 
     dataset: str
     analyst: str
@@ -96,7 +96,7 @@ def write_lines(path: Path, entries: Iterable[Entry]) -> None:
 
 
 def picture(state: State, dataset: str) -> dict[str, Any]:
-    """Return a dataset's account with sentences that describe it.
+    """Return the figures of a dataset's account, with sentences that describe them.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def _over_time(state: State, dataset: str, terms: Terms) -> Iterator[str]:
 
 
 def amounts(loss: Loss, steps: int) -> str:
-    """Return a loss over some steps in words: epsilon adds, rho grows with the square."""
+    """Return in words the loss over some steps: epsilon grows with the number of steps, rho with its square."""
     parts = (
         ("epsilon", steps * loss.epsilon),
         ("rho", steps**2 * loss.rho),
@@ -177,7 +177,7 @@ def _invariants(terms: Terms, shown: Shown, spent: Loss) -> Iterator[str]:
 
 
 def _joint(shown: Shown, spent: Loss) -> Iterator[str]:
-    """Yield sentences on what the invariants reveal together."""
+    """Yield sentences on what the invariants of an account reveal together."""
     joint = shown.joint
     if joint is None:
         yield "The changes that they allow are not those of the unit: only the loss of one step is stated."

@@ -27,7 +27,7 @@ from trueup.privacy import Loss
 
 
 class Asked(NamedTuple):
-    """The new questions of a run: rules, and the first descriptions of their topic."""
+    """The questions of a run that were not asked before: rules, and the first descriptions on each topic."""
 
     rules: tuple[Question, ...]
     firsts: tuple[Question, ...]
@@ -58,7 +58,7 @@ class Answers:
     pending: dict[str, Asked] = field(default_factory=dict)
 
     def new(self, questions: Iterable[Question], listed: tuple[Question, ...]) -> Asked:
-        """Return the questions that are neither listed nor answered."""
+        """Return the questions that were neither listed in advance nor answered before."""
         answered = {q.digest for q in listed} | (set(self.asked) if self.known else set())
         described = {q.first for q in (*self.asked.values(), *listed)}
         waiting = [q for asked in self.pending.values() for q in asked.firsts]
@@ -73,33 +73,33 @@ class Answers:
         return Asked(rules, tuple(q for q in new if q not in rules))
 
     def left(self, checks: int, but: str = "") -> int:
-        """Return how many checks are left if all other open reservations are refused."""
+        """Return the number of checks that are left if all other open reservations are refused."""
         waiting = [name for name, asked in self.pending.items() if asked.firsts and name != but]
         return checks - len(self.counted) - len(waiting)
 
     def reserve(self, name: str, asked: Asked) -> None:
-        """Count the rules of a reservation; its descriptions wait for their answers."""
+        """Count a reservation's rules as asked; its descriptions are counted only when they are answered."""
         self.pending[name] = asked
         self.asked |= {q.digest: q for q in asked.rules}
         self.counted |= {self._mark(name, q) for q in asked.rules}
 
     def hold(self, name: str, questions: Iterable[Question]) -> None:
-        """Record that all questions of a reservation were answered with yes."""
+        """Record that the data answered all questions of a reservation with yes."""
         asked = self.pending.pop(name)
         self.asked |= {q.digest: q for q in asked.firsts}
         self.held |= {q.digest: q for q in questions}
 
     def end(self, name: str) -> None:
-        """Record that a reservation ended without an answer; its questions stay counted."""
+        """Record that a reservation ended without an answer; questions that were counted stay counted."""
         self.pending.pop(name, None)
 
     def price(self, name: str, question: Question) -> int:
-        """Return how many checks it costs to name a question when a reservation is refused."""
+        """Return the number of checks that a refusal uses up if it names a question."""
         firsts = self.pending[name].firsts
         return firsts.index(question) + 1 if question in firsts else 0
 
     def refuse(self, name: str, named: Question | None) -> None:
-        """Record a refusal: its reserved loss stays counted, and so do the descriptions that it answers."""
+        """Record a refusal: count the descriptions that it answers, or the refusal itself if it names no question."""
         firsts = self.pending.pop(name).firsts
         if named is None:
             self.counted.add(f"refusal {name}")
@@ -166,12 +166,12 @@ class Shown:
     joint: Mapping[str, Any] | None = None
 
     def of(self, request: Request) -> Answers:
-        """Return the answers about the data of a request."""
+        """Return the answers about the version of the data that a request states."""
         return self.answers.setdefault(request.data or "", Answers(known=request.data is not None))
 
     @property
     def counted(self) -> set[str]:
-        """Return all counted answers, of any version of the data."""
+        """Return the marks of all counted answers, about any version of the data."""
         return {f"{data}{mark}" for data, each in self.answers.items() for mark in each.counted}
 
     @property
@@ -186,7 +186,7 @@ class Shown:
         return {digest: q for each in self.answers.values() for digest, q in each.held.items()}
 
     def left(self, request: Request, checks: int, but: str = "") -> int:
-        """Return how many checks are left for a request's data."""
+        """Return the number of checks that are left for a request's data."""
         unknown = "" if request.data is not None else self.data[-1] if self.data else ""
         other = self.answers.get(unknown) if unknown != (request.data or "") else None
         return self.of(request).left(checks, but) - (len(other.counted) if other else 0)
@@ -194,7 +194,7 @@ class Shown:
 
 @dataclass
 class Totals:
-    """The sum of the entries read so far.
+    """The totals of a ledger's entries read so far: caps, losses, answers and published invariants.
 
     Attributes
     ----------
@@ -248,7 +248,7 @@ class Totals:
         return bool(self.terms[dataset].renews) and when[:4] > self.years.get(dataset, "")
 
     def spent_at(self, owner: Owner, when: str) -> Loss:
-        """Return what counts against the caps of an owner at the given time."""
+        """Return the loss that counts against the caps of an owner at the given time."""
         return Loss() if self.begins_year(owner[0], when) else self.spent.get(owner, Loss())
 
     def is_open(self, name: str) -> bool:
@@ -271,7 +271,7 @@ class Totals:
         return next((c for c in self.commits.values() if key is not None and c.request.key == key), None)
 
     def ready_for(self, final: str) -> list[str]:
-        """Return the folders of committed bundles that wait to be renamed to one target."""
+        """Return the folders of committed bundles that are still to be renamed to a target."""
         return [c.ready for c in self.commits.values() if c.final == final]
 
     def stamp(self, entry: Entry) -> dict[str, Any]:
@@ -280,5 +280,5 @@ class Totals:
 
 
 def spent_in(currency: str, loss: Loss) -> Fraction:
-    """Return the privacy loss in the unit of a cap (epsilon, rho or delta); every loss has a rho."""
+    """Return a privacy loss in the unit of a cap: epsilon, rho (which every loss has) or delta."""
     return {"epsilon": loss.epsilon, "rho": loss.zcdp, "delta": loss.delta}[currency]

@@ -94,7 +94,7 @@ def _replay(entries: list[Entry], keeper: Keeper | None) -> tuple[State, list[st
 
 
 def _misdated(entries: list[Entry]) -> list[str]:
-    """Return entries dated before an earlier entry's month, or in the future."""
+    """Return a sentence for each entry that is dated in the future, or in an earlier month than an entry before it."""
     found, latest = [], ""
     for entry in entries:
         month = entry.fields["time"][:7]
@@ -117,7 +117,7 @@ def _manifests(folder: Path) -> list[Path]:
 
 
 def _mismatch(digest: str, manifest: Mapping[str, Any], entries: list[Entry], state: State) -> str:
-    """Return how a published manifest differs from the ledger; empty if it does not."""
+    """Return a phrase on how a published manifest differs from the ledger; empty if it does not differ."""
     stamp = manifest["ledger"]
     number = stamp.get("entry") if isinstance(stamp, dict) else None
     if not isinstance(number, int) or number < 1:

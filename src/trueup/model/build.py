@@ -28,7 +28,7 @@ LARGEST_CROSS = 10**8
 
 
 def build_cells(spec: Spec, tree: Tree) -> Cells:
-    """Cross the places with the declared attributes."""
+    """Return the cells of all places crossed with all declared attributes."""
     return Cells(tree, tuple(map(plain_attribute, spec.attributes)))
 
 
@@ -62,7 +62,7 @@ def _measures_all(spec: Spec, cells: Cells) -> bool:
 
 
 def crossing(constraints: Constraints, *, alone: bool = False) -> bool:
-    """Return True if margins cross each other and none of them is the full cross."""
+    """Return True if margins cross each other and none of them is the full cross of all attributes."""
     cells = constraints.cells
     if constraints.structure() not in ("margins", "histogram", *(("tree", "sum") if alone else ())):
         return False
@@ -72,7 +72,7 @@ def crossing(constraints: Constraints, *, alone: bool = False) -> bool:
 def family_if_any(
     constraints: Constraints, *, demanded: bool = False, alone: bool = False
 ) -> FamilyCells | None:
-    """Return the cells of a family of tables if the margins form one; else None."""
+    """Return the cells of the family of tables that the margins form, or None if they form none."""
     cells = constraints.cells
     if not crossing(constraints, alone=alone):
         return None
@@ -95,7 +95,7 @@ def family_if_any(
 
 
 def query_margin(cells: Cells, query: Query, level: str) -> Margin:
-    """Return the margin that a query measures at a level; for two linked tables, of the table it counts."""
+    """Return the margin that a query measures at a level, with the condition of the table that it counts."""
     margin = Margin(level, query.attributes)
     return canonical(cells, margin.among([query.where]) if query.where else margin)
 
@@ -167,7 +167,7 @@ def local_constraints(spec: Spec, cells: Cells) -> Constraints:
 
 
 def own_constraints(constraints: Constraints, table: RecordTable) -> Constraints:
-    """Return the signs and structural zeros of one of two linked tables."""
+    """Return the constraints on one of two linked tables: nonnegativity and structural zeros."""
     cells = table.cells(constraints.cells.tree)
     held = table.of(constraints.zero_cells, constraints.cells.attributes[0].size)
     never = held.reshape(cells.shape)[0] if held.any() else np.zeros(cells.shape[1:], bool)
@@ -178,14 +178,14 @@ def own_constraints(constraints: Constraints, table: RecordTable) -> Constraints
 
 
 def no_limits(spec: Spec, sizes: Sequence[int]) -> tuple[dict[str, NDArray[np.int64]], ...]:
-    """Return empty limits for a number of places on each level."""
+    """Return limits that are not set (-1) for every public column, given the number of places on each level."""
     return tuple(
         {column: np.full(size, -1) for column in columns} for columns, size in zip(spec.limit_columns, sizes)
     )
 
 
 def cells_of_sizes(spec: Spec, sizes: Sequence[int]) -> Cells:
-    """Return cells with a number of places on each level, on which laws, losses and plans depend."""
+    """Return the cells of a spec on made-up places, given the number of places on each level."""
     level_ptr = np.append(0, np.cumsum(sizes))
     counts = [
         np.bincount(np.arange(below) * above // below, minlength=above) for above, below in pairwise(sizes)
@@ -213,7 +213,7 @@ def _bound(cells: Cells, part: BoundPart) -> Bound:
 
 
 def _limit(cells: Cells, margin: Margin, given: int | str | None, none: float):
-    """Return the limit of every group of a margin, from a column or from a number."""
+    """Return a bound's limit on every group of a margin, which is stated as a number or as a public column."""
     if not isinstance(given, str):
         return given
     limits = cells.tree.limits[cells.tree.level(margin.level)] if cells.tree.limits else {}

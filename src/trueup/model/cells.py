@@ -55,7 +55,7 @@ class Recode:
         return len(self.values)
 
     def holds(self, label: str) -> NDArray[np.bool_]:
-        """Return a mask of the attribute's values in the group with that label."""
+        """Return a mask `(values,)` of the attribute's values in the group with the given label."""
         return np.array(self.groups) == self.values.index(label)
 
 
@@ -86,12 +86,12 @@ class Attribute:
 
     @cached_property
     def views(self) -> tuple[Recode, ...]:
-        """Return the names that a margin may use: the attribute, then its recodes."""
+        """Return the groupings that a margin may name: the attribute itself, then its recodes."""
         return (Recode(self.name, self.values, tuple(range(self.size))), *self.recodes)
 
     @cached_property
     def summed(self) -> Recode:
-        """Return the attribute summed out."""
+        """Return the recode with one group, by which a margin sums the attribute out."""
         return Recode("", ("",), (0,) * self.size)
 
 
@@ -138,7 +138,7 @@ class Margin:
         return f" where {' or '.join(told)}" if told else ""
 
     def among(self, alternatives: Iterable[Mapping[str, str]], weights: Iterable[int] = ()) -> Margin:
-        """Return the margin of the units that meet a condition, in a canonical order.
+        """Return the margin restricted to the units that meet one of some conditions, in canonical order.
 
         Examples
         --------
@@ -188,7 +188,7 @@ class Cells:
 
     @property
     def finest(self) -> Margin:
-        """Return the margin whose groups are the cells."""
+        """Return the margin whose groups are the finest cells."""
         return Margin(self.tree.levels[-1], tuple(a.name for a in self.attributes))
 
     @property
@@ -202,13 +202,13 @@ class Cells:
         return self
 
     def tally(self, index: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Count cells of the full cross, given by positions, in these cells `(n,)`."""
+        """Return counts `(n,)` of these cells, given positions and counts in the full cross."""
         counts = np.zeros(self.n, dtype=np.int64)
         np.add.at(counts, index, count)
         return counts
 
     def disagreements(self, counts: NDArray, slack: float = 0) -> Iterable[tuple[Margin, str]]:
-        """Return shared margins on which tables differ by more than a slack, with up to three groups each."""
+        """Return pairs of a shared margin and a group on which tables differ by more than a slack, at most three a margin."""
         return ()
 
     @property
@@ -228,7 +228,7 @@ class Cells:
         """Raise SpecError if a margin is not a sum of these cells."""
 
     def margin(self, given: Margin | str) -> Margin:
-        """Read a margin given as text: a level, then attributes or recodes, each after a cross.
+        """Read a margin from text: a level, then attributes or recodes, separated by crosses.
 
         Raises
         ------
@@ -296,7 +296,7 @@ class Cells:
         return self.margin(margin) if isinstance(margin, str) else margin
 
     def marginal(self, names: Collection[str]) -> Marginal:
-        """Return for every attribute the group of each value in a table by the named ones."""
+        """Return, for every attribute, an array with the group of each value in a table by the named attributes or recodes."""
         return tuple(np.array(r.groups) for r in self.recodes(names))
 
     def where(self, values: Mapping[str, str]) -> NDArray[np.bool_]:
@@ -350,7 +350,7 @@ class Cells:
         return np.array(margin.weights) @ met
 
     def held(self, margin: Margin | str) -> NDArray[np.int64]:
-        """Return the groups of a margin that contain any of the cells it counts.
+        """Return the numbers of a margin's groups that contain a cell which meets the margin's condition.
 
         Examples
         --------
@@ -377,7 +377,7 @@ class Cells:
         return np.logical_and.outer(places, chosen[0])
 
     def _within(self, level: str, label: str) -> NDArray[np.bool_]:
-        """Return a mask of the last level's places within the place with that label."""
+        """Return a mask `(places,)` of the last level's places within the place that a level and a label name."""
         depth = self.tree.level(level)
         labels = (self.tree.label(level, place) for place in range(self.tree.sizes[depth]))
         place = next((i for i, each in enumerate(labels) if each == label), None)

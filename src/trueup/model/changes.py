@@ -40,7 +40,7 @@ MOST_COMBINATIONS = 10**6
 
 @dataclass(frozen=True, eq=False)
 class AllAlike(Kept):
-    """Shared sums if all combinations of values are equivalent: the number of records, or nothing.
+    """The sums shared by all compared databases if all attribute combinations are equivalent: one total, or none.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class AllAlike(Kept):
 
 
 def kept_of(constraints: Constraints, *, total: bool) -> Kept:
-    """Collect the sums that constraints fix; of a family, over the full cross."""
+    """Return the sums that constraints fix; for a family of tables, over the full cross of its attributes."""
     if not constraints.cells.is_family:
         return Kept.of(constraints, total=total)
     whole = of_records(constraints)
@@ -91,7 +91,7 @@ def of_records(constraints: Constraints) -> Constraints:
 
 
 def _two_values(attribute: Attribute) -> Attribute:
-    """Return an attribute reduced to two values that most views separate."""
+    """Return an attribute reduced to two values that as many of its recodes as possible separate."""
     apart = np.sum([np.not_equal(view.groups, view.groups[0]) for view in attribute.views], axis=0)
     both = sorted({0, int(np.argmax(apart))})
 
@@ -152,7 +152,7 @@ def smallest_change(
 
 
 class Changes(PricedChanges):
-    """The changes between databases with the same sums `kept`, and the smallest one of the hardest cell."""
+    """The changes between databases with the same sums `kept`, and the cell that is hardest to change."""
 
     def hardest(self, steps: int = MAX_SEARCH_STEPS) -> Change | None:
         """Return the smallest change of the hardest cell; see `smallest_change`."""
@@ -174,7 +174,7 @@ class Changes(PricedChanges):
         )
 
     def _searched(self, steps: int) -> list[Found] | None:
-        """Return the changes of cells that are alone in their sums; None if the search ends early."""
+        """Return the smallest changes of cells whose sums no other cell has in common; None if the search ends early."""
         kept = self.kept
         alike = np.bincount(kept.classes, minlength=1)[kept.classes] > 1
         lone = np.flatnonzero(~alike & (kept.depth >= 0))
@@ -189,13 +189,13 @@ class Changes(PricedChanges):
             return None
 
     def _entering(self) -> list[Found]:
-        """Return the change of a cell that is in no sum: one unit enters or leaves."""
+        """Return the change by one unit that enters or leaves, if some cell is in no shared sum."""
         if not (self.kept.depth < 0).any():
             return []
         return [Found(1, 0, compose(q.cost(1, 1) for q in self.queries))]
 
     def _twins(self) -> list[Found]:
-        """Return the changes in which one unit moves between two cells with the same sums.
+        """Return the changes that move one unit between two cells with the same shared sums.
 
         Twins are two combinations of one class, or two places of the last level that share all places down to the class's
         depth d, the lowest level at which it is in a sum. Which levels tell two places apart does not depend on
@@ -218,7 +218,7 @@ class Changes(PricedChanges):
         return found and [max(found, key=lambda f: (self.size(f.loss), f.attained))]
 
     def _apart(self, members: NDArray[np.intp], split: int) -> Found:
-        """Choose two combinations with the largest total loss in the queries above level `split`."""
+        """Return the move between two attribute combinations with the largest total loss in queries above level `split`."""
         far = [q for q in self.queries if q.level >= split]
         near = [q for q in self.queries if q.level < split and np.ptp(q.group[members])]
         if not near:
@@ -237,7 +237,7 @@ def _whole_ratios(losses: list[Fraction]) -> NDArray:
 
 
 def _farthest(kinds: NDArray, weight: NDArray) -> tuple[NDArray[np.bool_], bool]:
-    """Return a mask of the queries in which the two most costly columns of `kinds` differ.
+    """Return a mask of the queries in which the most costly pair of columns of `kinds` differs, and True if it is certain.
 
     With too many kinds to compare every pair, a pair that differs in all of them is looked for; else it is not sure.
     """

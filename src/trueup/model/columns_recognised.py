@@ -104,20 +104,20 @@ def labels_of(places: Source, keys: Sequence[str]) -> dict[str, str]:
 
 
 def _larger(places: Source, keys: Sequence[str], labels: Mapping[str, str]) -> list[str]:
-    """Return columns of larger places in the public list alone, with one value for each place."""
+    """Return the columns of larger places that only the public list has, with one value for each place."""
     others = [name for name in places.columns() if is_place(name) and name not in {*keys, *labels.values()}]
     return [name for name in others if keys and one_for_each(places, keys, [name])]
 
 
 def one_for_each(places: Source, keys: Sequence[str], others: Sequence[str]) -> bool:
-    """Return True if rows of the public list with equal keys have equal other columns."""
+    """Return True if rows of the public list with equal keys also agree in the other columns."""
     rows = select(places, list(dict.fromkeys([*keys, *others])))
     alike = set(zip(*(rows[name].tolist() for name in keys)))
     return len(alike) == len(set(zip(*(column.tolist() for column in rows.values()))))
 
 
 def _labelled(name: str) -> str | None:
-    """Return the column whose readable names a column holds, judged by its name."""
+    """Return the key column that a name such as `town_name` refers to; None for other names."""
     found = _LABEL.fullmatch(name)
     return found[1] if found else None
 
@@ -129,7 +129,7 @@ def _prefixes(column: str, ladder: Mapping[str, int]) -> list[Document]:
 
 
 def is_place(name: str) -> bool:
-    """Return True if a column's name is one for places or their readable names.
+    """Return True if a column's name suggests places or readable names of places.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def _attribute_of(text: str) -> Document:
 
 
 def _domain(text: str) -> Document:
-    """Return the values that a text lists, the bins that it gives, or the months or years from one to another."""
+    """Return the attribute values that a text states: a list, bins, or a range of months or years."""
     if _BINS.fullmatch(text):
         return {"bins": [int(low) for low in text.removeprefix("bins").split(",")]}
     if found := _DATES["month"].fullmatch(text):
@@ -221,13 +221,13 @@ def _rule(text: str) -> tuple[str, Any]:
 
 
 def listed_values(text: str) -> list[str]:
-    """Return the values between commas or on lines; one in double quotes may hold commas."""
+    """Return the values in a text, between commas or on lines; a value in double quotes may contain commas."""
     each = (value.strip() for row in reader(text.splitlines(), skipinitialspace=True) for value in row)
     return [value for value in each if value]
 
 
 def written_values(values: Iterable[str]) -> str:
-    """Return values as `listed_values` reads them.
+    """Return values as one text that `listed_values` reads back.
 
     Examples
     --------
@@ -239,7 +239,7 @@ def written_values(values: Iterable[str]) -> str:
 
 
 def attribute_parts(attributes: Any) -> list[Document]:
-    """Return the attributes that are given as a mapping from names to values, as parts of a spec, or one text."""
+    """Return attributes as parts of a spec, given a mapping from names to values, a list of parts, or one text."""
     if isinstance(attributes, Mapping):
         attributes = [{"name": name, "values": values} for name, values in attributes.items()]
     return [_attribute(part) for part in several(attributes) or []]
@@ -251,7 +251,7 @@ def several(texts: Any) -> Any:
 
 
 def _attribute(attribute: Any) -> Document:
-    """Refuse an attribute without values, because values from the table would reveal which occur."""
+    """Return an attribute's part of a spec; refuse one without values, because the table would reveal which occur."""
     if isinstance(attribute, Mapping) and "name" in attribute:
         if attribute.get("values"):
             return {**attribute, "values": list(several(attribute["values"]))}

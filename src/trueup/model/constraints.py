@@ -95,11 +95,11 @@ class Constraints:
             _refuse_other_length(bound, self.cells)
 
     def within(self, *bounds: Bound) -> Constraints:
-        """Return the constraints with further public limits."""
+        """Return the constraints with further public bounds added."""
         return replace(self, bounds=(*self.bounds, *bounds)) if bounds else self
 
     def structure(self) -> Structure:
-        """Return the name of the structure, which decides the methods that apply.
+        """Return the name of the structure that the margins form, which decides the methods that apply.
 
         `sum` one total and its parts, `tree` nested margins, `margins` crossing margins of one
         place, `histogram` crossing margins on a hierarchy or through recodes, `joined` two linked tables,
@@ -255,7 +255,7 @@ def _violations(constraints: Constraints, counts: NDArray) -> Iterator[tuple[str
 
 
 def slack(counts: NDArray) -> float:
-    """Return by how much counts may miss a rule: 0 if whole, else an allowance for rounding.
+    """Return the amount by which counts may miss a rule: 0 if whole, else an allowance for rounding.
 
     Continuous methods stop at residuals of 1e-9 of the largest sum, once polished.
     """
@@ -275,7 +275,7 @@ def _broken_rows(cells: Cells, rule: LinearRule, counts: NDArray) -> list[str]:
 
 
 def name_values(cells: Cells, name: str, level: str, values: NDArray) -> NDArray:
-    """Return the values `(places,)` of a name in a linear constraint at every place of a level.
+    """Return, for every place of a level, the sum of the values that a name in a linear rule selects.
 
     A name is a value of an attribute or a recode (`female`), or several joined (`sex=female, age=old`).
     """

@@ -28,7 +28,7 @@ from trueup.model.names import bare_name, is_figure
 
 
 class Decided(NamedTuple):
-    """Decisions that are given for a drafted spec; see `trueup.Spec.of`."""
+    """Decisions of the user on a drafted spec; see `trueup.Spec.of`."""
 
     title: str | None = None
     name: str | None = None
@@ -133,7 +133,7 @@ def _stated_levels(levels: Sequence[Any] | None, public: Any, columns: Sequence[
 
 
 def _place(table: Source, public: Any, named: Sequence[str]) -> list[str] | None:
-    """Return the table's place columns if it lacks some and the public list determines those from the others; else None."""
+    """Return the table's own place columns if it lacks some and the public list finds those from them; else None."""
     held = [name for name in named if name in table.columns()]
     if held in ([], list(named)) or not one_for_each(open_table(public), held, named):
         return None
@@ -141,7 +141,7 @@ def _place(table: Source, public: Any, named: Sequence[str]) -> list[str] | None
 
 
 def _limit(column: str | None, records: int | None, unit: str) -> Document:
-    """Return the limit on rows of one unit, and the column that identifies the unit."""
+    """Return the part of a spec that limits the rows of one unit, with the column that identifies the unit."""
     if records is None:
         if column is None:
             return {}
@@ -173,7 +173,7 @@ def name_apart(levels: Sequence[Document], attributes: Sequence[Document]) -> No
 
 
 def _apart(name: str, taken: Sequence[str], ending: str) -> str:
-    """Return a name that differs from those taken and from figures, with endings added if necessary."""
+    """Return a name that differs from those taken and from figures; an ending is added as often as necessary."""
     free = name.strip() and not is_figure(name) and bare_name(name) not in map(bare_name, taken)
     return name if free else _apart(f"{name}{ending}".strip(), taken, ending)
 
@@ -262,7 +262,7 @@ def _stops_above(queries: Sequence[Document], levels: Sequence[str], attributes:
 
 
 def _shares(names: Sequence[str], epsilon: Fraction, matters: str | None) -> dict[str, Fraction]:
-    """Divide the loss evenly, or give half of it to the table that matters most."""
+    """Divide epsilon among tables: evenly, or half of it to the table that matters most and the rest evenly."""
     if matters is not None and matters not in names:
         raise SpecError(f"'{matters}' is not a table of the draft", needed=f"one of: {', '.join(names)}")
     even = matters is None or len(names) == 1
@@ -273,7 +273,7 @@ def _shares(names: Sequence[str], epsilon: Fraction, matters: str | None) -> dic
 
 
 def measured_tables(measured: Iterable[Any]) -> list[str]:
-    """Name every table that the queries of a spec measure, as `queries` does."""
+    """Return the names of all tables that the queries of a spec measure."""
     return [" x ".join([level, *query.attributes]) for query in measured for level in query.budgets]
 
 
@@ -288,7 +288,7 @@ def _level(level: Any) -> Document:
 
 
 def untaken(name: str, taken: Sequence[str]) -> str:
-    """Return a name that is not yet taken, this one if possible."""
+    """Return the name if it is not taken, else the name with an ending that makes it free."""
     return name if name not in taken else untaken(f"{name} of all", taken)
 
 

@@ -75,7 +75,7 @@ class FamilyCells(Cells):
         return replace(self, tree=tree)
 
     def within(self, tree: Tree) -> FamilyCells:
-        """Return the tables on some of the levels; tables that end above are left out."""
+        """Return the tables on the levels of a given tree; tables that end above these levels are left out."""
         names = self.tree.levels
         first, last = (names.index(tree.levels[i]) for i in (0, -1))
         depths = [(table, names.index(table.level)) for table in self.tables]
@@ -90,7 +90,7 @@ class FamilyCells(Cells):
         return _largest_of(self, (*self.used, self.joint))
 
     def of_closed(self, values: NDArray) -> NDArray:
-        """Sum cells `(..., n)` of the acyclic family into these tables."""
+        """Sum cells `(..., n)` of the closed family into the cells of these tables."""
         if self.joint is None:
             return values
         return np.concatenate([self.closed.sum(values, table) for table in self.tables], axis=-1)
@@ -125,7 +125,7 @@ class FamilyCells(Cells):
 
     @property
     def finest_tables(self) -> tuple[Margin, ...]:
-        """Return the tables, whose groups are the cells, table by table."""
+        """Return the tables, whose groups in order are the cells."""
         return self.tables
 
     def holds(self, margin: Margin) -> bool:
@@ -167,7 +167,7 @@ class FamilyCells(Cells):
             )
 
     def sum_in(self, table: int, values: NDArray, margin: Margin | str) -> NDArray:
-        """Sum cells `(..., n)` into the groups of a margin within one table."""
+        """Sum cells `(..., n)` into the groups of a margin that one given table contains."""
         margin = self._named(margin)
         own = values[..., self.starts[table] : self.starts[table + 1]]
         return self.parts[table].sum(own, margin)
@@ -187,7 +187,7 @@ class FamilyCells(Cells):
         return np.concatenate([_zeros_of(part, zeros) for part in self.parts])
 
     def tally(self, index: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Count cells of the full cross, given by positions, in every table `(n,)`."""
+        """Return counts `(n,)` of the cells of all tables, given positions and counts in the full cross."""
         places, *values = np.unravel_index(index, self.shape)
         return np.concatenate(
             [
@@ -197,7 +197,7 @@ class FamilyCells(Cells):
         )
 
     def tables_holding(self, values: NDArray, margin: Margin) -> list[tuple[Margin, NDArray]]:
-        """Return every table that contains a margin, with its sums."""
+        """Return every table that contains a margin, with the margin's sums in that table."""
         return [(self.tables[i], self.sum_in(i, values, margin)) for i in self.holders(margin)]
 
     def _tallied(
@@ -214,11 +214,11 @@ class FamilyCells(Cells):
 
     @cached_property
     def sets(self) -> tuple[frozenset[Variable], ...]:
-        """Return the variables of every table."""
+        """Return the set of variables of every table."""
         return tuple(variables(self, table, self.used) for table in self.tables)
 
     def junction(self, root: int = 0) -> JunctionTree:
-        """Return a junction tree of the tables, with the joint table if they form a ring."""
+        """Return a junction tree of the tables, which must not form a ring."""
         assert self.joint is None, "a ring has no junction tree"
         return junction_tree(self.sets, root)
 
@@ -230,7 +230,7 @@ class FamilyCells(Cells):
 
     @cached_property
     def shared(self) -> tuple[tuple[int, int], ...]:
-        """Return the pairs of tables whose agreement implies that all agree."""
+        """Return pairs of tables; if each pair agrees on the shared margin, all tables agree."""
         if self.joint is not None:
             return tuple(combinations(range(len(self.tables)), 2))
         tree = self.junction()
@@ -242,7 +242,7 @@ class FamilyCells(Cells):
         return tuple(dict.fromkeys(self.separator(*pair) for pair in self.shared))
 
     def disagreements(self, counts: NDArray, slack: float = 0) -> Iterator[tuple[Margin, str]]:
-        """Yield shared margins on which tables differ by more than a slack, with up to three groups each."""
+        """Yield pairs of a shared margin and a group on which tables differ by more than a slack, at most three a margin."""
         for i, other in self.shared:
             shared = self.separator(i, other)
             gap = self.sum_in(i, counts, shared) - self.sum_in(other, counts, shared)
@@ -251,7 +251,7 @@ class FamilyCells(Cells):
 
 
 def family_of(cells: Cells, margins: Sequence[Margin]) -> FamilyCells:
-    """Make the family of some margins.
+    """Return the family of tables that contains the given margins.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def family_of(cells: Cells, margins: Sequence[Margin]) -> FamilyCells:
 
 
 def _largest_of(family: FamilyCells, margins: Sequence[Margin]) -> FamilyCells:
-    """Return the largest of some margins as a family, with the joint table of a ring if there is one."""
+    """Return the family of the largest of the given margins, with the joint table of a ring if there is one."""
     tables = [margins[i] for i in maximal([variables(family, margin, margins) for margin in margins])]
     level = family.tree.level
     ordered = tuple(sorted(tables, key=lambda m: (level(m.level), len(m.attributes), m.attributes)))
@@ -276,7 +276,7 @@ def _largest_of(family: FamilyCells, margins: Sequence[Margin]) -> FamilyCells:
 
 
 def tables_beside(cells: Cells, level: int) -> list[tuple[Cells, slice]]:
-    """Return the tables that reach a level, with their columns in an array of a place's cells."""
+    """Return the tables that reach a level, each with its columns in the array of a place's cells."""
     found, start = [], 0
     for part in cells.parts if isinstance(cells, FamilyCells) else (cells,):
         if len(part.tree.levels) > level:
@@ -286,7 +286,7 @@ def tables_beside(cells: Cells, level: int) -> list[tuple[Cells, slice]]:
 
 
 def table_alone(family: Cells, table: Margin) -> Cells:
-    """Return one table as cells of its own."""
+    """Return one table of a family as fully crossed cells."""
     tree = family.tree
     own = tree.branch(0, 0, tree.sizes[0], tree.level(table.level))
     views = {view.name: (a, view) for a in family.attributes for view in a.views}
@@ -294,7 +294,7 @@ def table_alone(family: Cells, table: Margin) -> Cells:
 
 
 def _as_attribute(attribute: Attribute, own: Recode) -> Attribute:
-    """Return a view of an attribute as an attribute, with coarser views as recodes."""
+    """Return a recode as an attribute, with the coarser recodes of the same attribute."""
     first = np.unique(own.groups, return_index=True)[1]
     recodes = tuple(
         Recode(view.name, view.values, tuple(int(view.groups[i]) for i in first))
@@ -310,5 +310,5 @@ def _zeros_of(part: Cells, zeros: Iterable[Mapping[str, str]]) -> NDArray[np.boo
 
 
 def marginal_in(part: Cells, margin: Margin) -> Marginal:
-    """Return a margin of a table as a marginal of its attributes."""
+    """Return a margin of a table as group numbers, one array for each attribute of the table."""
     return part.marginal(margin.attributes) or (np.zeros(1, np.int64),)

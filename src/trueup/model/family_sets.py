@@ -22,7 +22,7 @@ SMALL_CROSS = 10**6
 
 
 def variables(cells: Cells, margin: Margin, used: Iterable[Margin]) -> frozenset[Variable]:
-    """Return the variables of a margin: its levels below the root, and all views that it determines."""
+    """Return the variables of a margin: levels below the root, and the attributes and recodes that it determines."""
     depth = cells.tree.level(margin.level)
     places = {("", level) for level in cells.tree.levels[1 : depth + 1]}
     named = {name for each in used for name in each.attributes}
@@ -36,12 +36,12 @@ def variables(cells: Cells, margin: Margin, used: Iterable[Margin]) -> frozenset
 
 
 def sums_to(fine: Recode, coarse: Recode) -> bool:
-    """Return True if every group of one view is a union of groups of another."""
+    """Return True if every group of the recode `coarse` is a union of groups of `fine`."""
     return refines((np.array(fine.groups),), (np.array(coarse.groups),))
 
 
 def spanned_margin(cells: Cells, own: frozenset[Variable]) -> Margin | None:
-    """Return the margin of some variables; None if they include two views that cross."""
+    """Return the margin of a set of variables; None if two recodes in the set cross."""
     levels = [level for level in cells.tree.levels if ("", level) in own]
     names = []
     for attribute in cells.attributes:
@@ -125,7 +125,7 @@ def _size(cells: Cells, own: frozenset[Variable]) -> int:
 
 
 def _crossed(cells: Cells, sets: Sequence[frozenset[Variable]]) -> tuple[str, str, str] | None:
-    """Return an attribute with two views that cross and are in no common table."""
+    """Return an attribute with two recodes that cross and have no table in common, or None."""
     every = frozenset().union(*sets)
     for attribute in cells.attributes:
         views = [view for view in attribute.views if (attribute.name, view.name) in every]

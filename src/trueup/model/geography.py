@@ -18,7 +18,7 @@ from trueup.model.tree import Tree
 
 
 def read_tree(spec: Spec, source: Any) -> Tree:
-    """Read the hierarchy of places that a spec describes.
+    """Return the tree of places that a spec describes, read from the public list.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def read_tree(spec: Spec, source: Any) -> Tree:
 
 
 def _from_parents(spec: Spec, pointers: Parents, rows: Columns) -> Tree:
-    """Read the hierarchy of places from parent pointers."""
+    """Return the tree of places given by parent pointers."""
     ids, parents = (without_blanks(as_text(rows[name])) for name in (pointers.id, pointers.parent))
     if not any(spec.limit_columns):
         pairs = list(dict.fromkeys(zip(ids.tolist(), parents.tolist())))
@@ -89,19 +89,19 @@ def _from_parents(spec: Spec, pointers: Parents, rows: Columns) -> Tree:
 
 
 def _numbers(spec: Spec, values: NDArray, name: str) -> NDArray:
-    """Read a public column of numbers: whole limits, or any numbers for a prior."""
+    """Read a public column of numbers: whole limits, or any numbers if only a prior reads the column."""
     return (public_numbers if name in spec.fractional_columns else whole_limits)(values, name)
 
 
 def is_whole(spec: Spec, level: Level) -> bool:
-    """Return True if a level's code begins with the code of a higher level."""
+    """Return True if a level has the full code of which a higher level's code is a prefix."""
     return level.column is not None and any(
         other.prefix is not None and other.column == level.column for other in spec.levels
     )
 
 
 def key_columns(level: Level, rows: Columns) -> Columns:
-    """Return the key column that a level adds: its column, or a prefix of it.
+    """Return the key column that a level adds, by its name in published tables: the level's column, or a prefix of it.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def _prefix(codes: NDArray, level: Level) -> NDArray:
 
 
 def _distinct_places(rows: Columns, limits: Columns) -> NDArray[np.int64]:
-    """Return one row for each place of a long table."""
+    """Return the number of one row for each place of a long table."""
     held = [*rows.values(), *limits.values()]
     codes = [np.unique(column, return_inverse=True)[1] for column in held]
     return np.unique(np.rec.fromarrays(codes), return_index=True)[1]

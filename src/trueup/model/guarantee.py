@@ -70,7 +70,7 @@ class Change:
     attained: bool
 
     def attains(self, amount: Fraction) -> bool:
-        """Return True if the change is one step and has exactly that loss."""
+        """Return True if the change takes one step and has exactly the given loss."""
         return self.attained and self.steps == 1 and self.amount == amount
 
     def sentence(self, unit: str, rules: str, currency: Currency) -> str:
@@ -132,7 +132,7 @@ class Guarantee:
         return f"{self.currency} = {self.amount} for one {self.unit}"
 
     def price(self, relation: Relation) -> Loss:
-        """Return the loss of one step of a neighbour relation, which need not be the spec's."""
+        """Return the loss of one step of a neighbour relation, which may differ from the spec's."""
         if self.kind == "none":
             raise PrivacyError(
                 "these values were perturbed by others, so that no privacy loss of them is known",

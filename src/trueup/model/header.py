@@ -69,7 +69,7 @@ class Measured:
         return cls("invariant", margin, Exact()).at(cells)
 
     def at(self, cells: Cells) -> Measured:
-        """Return the header restricted to some places."""
+        """Return the header restricted to the groups that its margin's condition leaves."""
         if not self.margin.where:
             return self
         held = cells.held(self.margin)
@@ -81,7 +81,7 @@ class Measured:
         return self.law.exact
 
     def sums(self, cells: Cells, counts: NDArray) -> NDArray:
-        """Return the sums of cell counts `(n,)` that the header measures."""
+        """Return the sums of cell counts `(n,)` that the header measures, one for each measured group."""
         table = cells.sum(counts, self.margin)
         return table if self.groups is None else table[self.groups]
 

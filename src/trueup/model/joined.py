@@ -38,7 +38,7 @@ ROOT = Tree.from_columns(["all"], [{}])
 
 @dataclass(frozen=True)
 class RecordTable:
-    """The records that belong to one of two linked tables.
+    """The kinds of records that belong to one of two linked tables.
 
     Attributes
     ----------
@@ -59,15 +59,15 @@ class RecordTable:
 
     @property
     def size(self) -> int:
-        """Return the number of its kinds of records."""
+        """Return the number of kinds of records in the table."""
         return prod(a.size for a in self.own)
 
     def cells(self, tree: Tree) -> Cells:
-        """Return the cells of this table alone."""
+        """Return the cells of this table on its own."""
         return Cells(tree, (*self.own, *self.shared))
 
     def of(self, counts: NDArray, records: int) -> NDArray:
-        """Return the table's part `(..., cells of its own)` of counts `(..., n)` of all records."""
+        """Return this table's part `(..., own cells)` of counts `(..., n)` of all records."""
         held = counts.reshape(*counts.shape[:-1], -1, records, prod(a.size for a in self.shared))
         return held[..., self.start : self.start + self.size, :].reshape(*counts.shape[:-1], -1)
 
@@ -96,7 +96,7 @@ class PersonsLink:
 
 @dataclass(frozen=True, eq=False)
 class PersonsHeld:
-    """The number of persons of a given kind in households of each kind.
+    """The numbers of persons, by kind of person, in households of each kind.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class PersonsHeld:
     weights: NDArray[np.int64]
 
     def held(self, households: NDArray) -> NDArray:
-        """Return the numbers of persons `(..., groups)` in tables of households."""
+        """Return the numbers of persons `(..., groups)` that tables of households hold."""
         table = households.reshape(*households.shape[:-1], self.weights.shape[1], -1)
         found = np.einsum("gk,...ks->...gs", self.weights, table)
         return found.reshape(*households.shape[:-1], -1)
@@ -118,7 +118,7 @@ class PersonsHeld:
 
 @dataclass(frozen=True, eq=False)
 class LinkedTables:
-    """Two linked tables.
+    """A table of persons and a table of households, with the links between them.
 
     Attributes
     ----------
@@ -167,11 +167,11 @@ class LinkedTables:
 
     @property
     def records(self) -> int:
-        """Return the number of kinds of records."""
+        """Return the number of kinds of records in both tables."""
         return self.persons.size + self.households.size
 
     def table(self, margin: Margin) -> RecordTable:
-        """Return the table that a margin counts."""
+        """Return the one of the two tables whose units a margin counts."""
         counted = dict(margin.where[0])[COUNTED_UNIT]
         return next(t for t in self.tables if t.counts == counted)
 
@@ -187,7 +187,7 @@ class LinkedTables:
 
     @cached_property
     def rules(self) -> tuple[Linear, ...]:
-        """Return the rules that link the tables."""
+        """Return the linear rules that link the tables."""
         combined = product(*([(a.name, v) for v in a.values] for a in self.persons.shared))
         return tuple(
             self._rule(link, "".join(f", {name}={value}" for name, value in held))
@@ -207,12 +207,12 @@ class LinkedTables:
         return parse_linear(f"{left} {'==' if link.exact else '<='} '{right}{where}'")
 
     def _label(self, view: str, value: str) -> str:
-        """Return the label of a household kind if it is a single value."""
+        """Return a value's label in published tables; a household kind is labelled by its own value."""
         return value if view != RECORD else f"{self.households.counts}: {self.households.own[0].name}={value}"
 
     @cached_property
     def determined(self) -> PersonsHeld | None:
-        """Return the exact numbers of persons in households of each kind, by groups of persons.
+        """Return the numbers of persons in each household kind that exact links determine, or None.
 
         The sets of persons that exact links count lie within each other or apart (which is checked when the spec is read):
         each set without those within it is a group of its own, and what a household holds of it is a difference.
@@ -226,7 +226,7 @@ class LinkedTables:
 
     @cached_property
     def demands(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the sets of persons, and the least number `(sets, kinds of households)` in each household kind.
+        """Return the set of each kind of person, and the least number `(sets, household kinds)` that households hold of each.
 
         Sets are as the links tell persons apart, those with a top code too.
         """
@@ -235,7 +235,7 @@ class LinkedTables:
         return np.max(np.arange(len(order))[:, None] * inside, axis=0), weights
 
     def _apart(self, sets: list[PersonsLink]) -> tuple[list[int], NDArray[np.int64]]:
-        """Return sets from the largest, and each household kind's persons in each set but in no smaller one."""
+        """Return the order of sets from the largest, and the persons of each household kind in each set but no smaller one."""
         inside = [self.inside(link) for link in sets]
         order = sorted(range(len(sets)), key=lambda i: -inside[i].sum())
         weights = np.stack([sets[i].persons for i in order])
@@ -248,7 +248,7 @@ class LinkedTables:
 
     @cached_property
     def least(self) -> tuple[PersonsHeld, ...]:
-        """Return the smallest numbers of persons with a top code in each household kind."""
+        """Return, for each link with a top code, the smallest number of persons in each household kind."""
         names, found = tuple(a.name for a in self.persons.shared), []
         for link in (link for link in self.links if not link.exact):
             if link.counted is None:
@@ -265,14 +265,14 @@ class LinkedTables:
 
     @cached_property
     def zeros(self) -> tuple[dict[str, str], ...]:
-        """Return impossible households: those with more persons of some set than in all."""
+        """Return the impossible household kinds, which hold more persons of some set than in all, as structural zeros."""
         names = [a.name for a in self.households.own]
         kinds = list(product(*(a.values for a in self.households.own)))
         never = (self.determined.weights < 0).any(axis=0) if self.determined else np.zeros(len(kinds), bool)
         return tuple(dict(zip(names, kinds[k])) for k in np.flatnonzero(never))
 
     def record_of(self, kind: dict[str, str]) -> dict[str, str]:
-        """Return a household kind as a condition on records."""
+        """Return a household kind as a condition on the combined table of records."""
         named = ", ".join(f"{name}={value}" for name, value in kind.items())
         return {RECORD: f"{self.households.counts}: {named}"}
 
@@ -282,7 +282,7 @@ def _by_size(inside: list[NDArray[np.bool_]]) -> list[NDArray[np.bool_]]:
 
 
 def _directly(inside: list[NDArray[np.bool_]], order: list[int], outer: int, inner: int) -> bool:
-    """Return True if no other set lies between two nested sets; sets are ordered from the largest."""
+    """Return True if set `inner` lies in set `outer` with no set of the list between them."""
     held = [inside[i] for i in order]
     between = any(
         (held[inner] <= held[r]).all() and (held[r] <= held[outer]).all() for r in range(outer + 1, inner)
@@ -291,7 +291,7 @@ def _directly(inside: list[NDArray[np.bool_]], order: list[int], outer: int, inn
 
 
 def persons_of(value: str) -> int:
-    """Return the smallest number of persons that a value of a counting attribute allows.
+    """Return the smallest number of persons that a value such as `7+` of a counting attribute stands for.
 
     Examples
     --------
@@ -324,7 +324,7 @@ def _counted(part: AttributePart, counting: list[AttributePart]) -> Attribute:
 
 
 def _halved(part: AttributePart, views: dict[str, tuple[str, ...]]) -> Attribute:
-    """Return a household attribute with a recode for every measured `at least k`."""
+    """Return a household attribute with a recode into below `k` and `k` or more for every `k` that is measured."""
     attribute, named = plain_attribute(part), {name for names in views.values() for name in names}
     halves = [
         Recode(

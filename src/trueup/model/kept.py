@@ -1,4 +1,4 @@
-"""Sums that all compared databases share, the counts that they determine, and the loss of changes."""
+"""Sums that all compared databases share, the counts that these sums determine, and the loss of changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_CELLS_WRITTEN_OUT = 2000
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """The sums over attribute combinations, by level, that all compared databases share.
+    """The sums over attribute combinations that all compared databases share, level by level.
 
     An invariant whose conditions name places is of no such form. Then the finest cells themselves stand for the
     combinations, in one place: `flat`.
@@ -59,7 +59,7 @@ class Kept:
 
     @classmethod
     def of(cls, constraints: Constraints, *, total: bool) -> Kept:
-        """Collect the sums that constraints fix, and the total if `total`."""
+        """Return the sums that constraints fix, with the total of each place among them if `total`."""
         cells = constraints.cells
         if any(
             name in cells.tree.levels for m in constraints.invariants for each in m.where for name, _ in each
@@ -92,25 +92,25 @@ class Kept:
         return 0 if self.flat else self.tree.level(margin.level)
 
     def below(self, level: int) -> Matrix:
-        """Stack the sums of a level and all levels below it, `(m, free)`."""
+        """Return the shared sums of a level and of all levels below it, as rows `(m, free)`."""
         rows = [rows for at, rows in self.sums if at >= level]
         return np.vstack(rows) if rows else np.zeros((0, int(self.free.sum())), np.int64)
 
     @cached_property
     def classes(self) -> NDArray[np.int64]:
-        """Return a label of each free combination; equal labels are in the same sums on every level."""
+        """Return class numbers of the free combinations; two in one class are in the same sums on every level."""
         return np.unique(self.below(0), axis=1, return_inverse=True)[1].ravel()
 
     @cached_property
     def depth(self) -> NDArray[np.int64]:
-        """Return the lowest level at which each free combination is in a sum; -1 if in none."""
+        """Return, for each free combination, the lowest level with a shared sum that contains it; -1 if there is none."""
         deepest = np.full(int(self.free.sum()), -1)
         for level, rows in self.sums:
             deepest = np.maximum(deepest, np.where(rows.any(axis=0), level, -1))
         return deepest
 
     def groups(self, margin: Margin) -> NDArray[np.int64]:
-        """Return for every free combination its group in a margin."""
+        """Return the group of a margin that contains each free combination."""
         every = self.cells.groups(self.cells.finest, margin) if self.flat else _groups(self.cells, margin)
         return every[self.free]
 
@@ -134,7 +134,7 @@ class Kept:
         return {}
 
     def _fixed(self, top: int, group: NDArray[np.int64], size: int) -> NDArray[np.bool_]:
-        """Return a mask of groups of combinations that the sums of level `top` and below determine.
+        """Return a mask of a margin's groups whose counts the shared sums of level `top` and below determine.
 
         A group that shares a column with another is not fixed: one unit may leave the one for the other. Others are unions
         of classes of equal columns, and one column of each class is enough.
@@ -161,7 +161,7 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """The counts of one margin that all compared databases share.
+    """The counts of one margin that are equal in all compared databases.
 
     Attributes
     ----------
@@ -181,16 +181,16 @@ class Fixed:
 
     @property
     def free(self) -> int:
-        """Return how many counts are not fixed."""
+        """Return the number of counts that are not fixed."""
         return sum(int((self.tops == top).sum()) * int((~mask).sum()) for top, mask in self.by_top.items())
 
     @property
     def count(self) -> int:
-        """Return how many counts are fixed, apart from structural zeros."""
+        """Return the number of counts that are fixed, apart from structural zeros."""
         return len(self.tops) * len(self.possible) - self.free
 
     def labels(self) -> Iterator[str]:
-        """Return the labels of fixed counts, apart from structural zeros."""
+        """Yield the labels of fixed counts, apart from structural zeros."""
         held = {top: self.possible[mask[self.possible]].tolist() for top, mask in self.by_top.items()}
         places = np.flatnonzero(np.isin(self.tops, [top for top, groups in held.items() if groups]))
         for place in places.tolist():
@@ -213,13 +213,13 @@ def _groups(cells: Cells, margin: Margin) -> NDArray[np.int64]:
 
 
 def _times(cells: Cells, margin: Margin) -> NDArray[np.int64]:
-    """Return how often a margin counts each attribute combination."""
+    """Return the number of times that a margin counts each attribute combination."""
     one = Cells(Tree.from_columns(["all"], [{}]), cells.attributes)
     return one.times(replace(margin, level="all"))
 
 
 class Found(NamedTuple):
-    """The smallest changes of some cells with one L1 norm: number of units moved, and largest loss.
+    """The smallest changes of some cells, all with one L1 norm: the number of moved units, and the largest loss.
 
     `attained` says whether one of them has that loss, else it is a bound; `smallest` whether the norm is the least,
     else that is one.
@@ -233,7 +233,7 @@ class Found(NamedTuple):
 
 
 class PricedQuery(NamedTuple):
-    """One measured margin: level, group of each free combination, number of free counts, and law."""
+    """One measured margin: its level, the group of each free combination, the number of free counts, and its law."""
 
     level: int
     group: NDArray[np.int64]
@@ -241,13 +241,13 @@ class PricedQuery(NamedTuple):
     law: Any
 
     def cost(self, l1: int, l2_squared: int) -> Cost:
-        """Return the loss of a change with these norms in the margin."""
+        """Return the loss of a change, given the change's norms in the margin."""
         return self.law.cost(Sensitivity(Fraction(l1), Fraction(l2_squared)))
 
 
 @dataclass(frozen=True, eq=False)
 class PricedChanges:
-    """The changes between databases with the same `kept`, in steps of `relation`."""
+    """The changes between databases that share the sums `kept`, counted in steps of a neighbour relation."""
 
     kept: Kept
     relation: Relation
@@ -255,26 +255,26 @@ class PricedChanges:
 
     @cached_property
     def queries(self) -> tuple[PricedQuery, ...]:
-        """Return the measured queries in the form of the search."""
+        """Return the measured margins, each with its law and its free counts, for the search."""
         kept = self.kept
         free = {margin: kept.fixed(margin).free for margin, _ in self.measured}
         return tuple(PricedQuery(kept.level(m), kept.groups(m), free[m], law) for m, law in self.measured)
 
     @cached_property
     def currencies(self) -> set[str]:
-        """Return the currencies in which the laws are priced."""
+        """Return the units (epsilon, rho) in which the laws state their losses."""
         return {q.cost(1, 1).currency for q in self.queries}
 
     def size(self, loss: Loss) -> Fraction:
-        """Return a loss as one number, in rho if any law is priced in rho."""
+        """Return a loss as one number: its rho if any law states rho, else its epsilon."""
         return loss.zcdp if "rho" in self.currencies else loss.epsilon
 
     def steps(self, norm: int) -> int:
-        """Return how many steps of the relation a change of that L1 norm takes."""
+        """Return the number of steps of the neighbour relation that a change with the given L1 norm takes."""
         return norm if self.relation == "add-remove" else norm // 2
 
     def bound(self, norm: int) -> Loss:
-        """Bound the loss of a change with that norm by the losses of its steps."""
+        """Return an upper bound on the loss of a change with the given norm, composed from its steps."""
         k, reach = self.steps(norm), 1 if self.relation == "add-remove" else 2
         touched = ((q, min(reach, q.free)) for q in self.queries)
         return compose(q.cost(k * moved, k * k * moved) for q, moved in touched)

@@ -38,7 +38,7 @@ class Linear:
     bound: Fraction
 
     def holds(self, values: Mapping[str, float], slack: float = 0) -> bool:
-        """Return True if the row holds for values that are known to within `slack`."""
+        """Return True if the row holds for values with an error of at most `slack` each."""
         gap = sum((c * values[name] for name, c in self.coefficients.items()), -self.bound)
         reach = slack * sum(map(abs, self.coefficients.values()))
         return {"==": abs(gap) <= reach, "<=": gap <= reach, ">=": gap >= -reach}[self.sense]
@@ -100,7 +100,7 @@ _WORDS = re.compile(r"[^\W\d]\w*( +\w+)*")
 
 
 class _Reader:
-    """A reader of expressions that quotes their text in errors."""
+    """A reader of linear expressions, which quotes their text in errors."""
 
     def __init__(self, text: str, kind: str = "constraint", form: str = _FORM) -> None:
         self.text, self.kind, self.form = text, kind, form
@@ -121,7 +121,7 @@ class _Reader:
             raise self.error("is nested too deeply", 1) from None
 
     def row(self, left: ast.expr, right: ast.expr | None = None) -> tuple[Terms, Fraction]:
-        """Return the coefficients of the names, and the constant, of one side minus the other."""
+        """Return the coefficients and the constant of the left side minus the right side."""
         try:
             terms = _add(self.terms(left), self.terms(right) if right else {}, -1)
         except RecursionError:
@@ -135,7 +135,7 @@ class _Reader:
         return coefficients, constant
 
     def terms(self, node: ast.expr) -> Terms:
-        """Return the terms of a linear expression."""
+        """Return the coefficient of each name in a linear expression."""
         match node:
             case ast.Name(id=name):
                 return {name: Fraction(1)}

@@ -87,7 +87,7 @@ def _rule(cells: Cells, rule: LinearRule) -> RowBlock:
 
 
 def polyhedron(constraints: Constraints, blocks: Iterable[RowBlock]) -> tuple[Polyhedron, list[str]]:
-    """Return the rows of all blocks together, and the label of each."""
+    """Return the polyhedron of the rows of all blocks, and the label of each row."""
     n, blocks = constraints.cells.n, list(blocks)
     equal, ranged = ([b for b in blocks if b.equal is kind] for kind in (True, False))
     rows = Polyhedron.of(
@@ -109,7 +109,7 @@ def _stack(rows: Sequence[scipy.sparse.csr_array], n: int) -> scipy.sparse.csr_a
 def contradiction(
     rows: Polyhedron, labels: Sequence[str], *, integer: bool = False
 ) -> InfeasibleError | None:
-    """Return a sentence that names contradictory rows; None if there is no contradiction."""
+    """Return an error that names contradictory rows; None if no contradiction is found."""
     rows, narrow = rows.merged(), integer and rows.rows <= WHOLE_ROWS
     found = rows.conflict(integer=narrow)
     if not found:

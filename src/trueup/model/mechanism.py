@@ -134,12 +134,12 @@ def left_out_law(spec: Spec) -> Law | None:
 
 
 def _groups(cells: Cells, margin: Margin) -> int:
-    """Return the number of counts of a margin; with a condition, only counts that can hold a counted unit."""
+    """Return the number of counts in a margin; with a condition, only of groups that can hold a counted unit."""
     return len(cells.held(margin)) if margin.where else cells.size(margin)
 
 
 def contribution(spec: Spec, query: Query) -> Reach:
-    """Bound one unit's contribution to a query: as limited, as stated, or derived."""
+    """Return a bound on one unit's contribution to a query: limited, stated, or derived."""
     if spec.table.join is not None and query.where[COUNTED_UNIT] == spec.table.join.counts:
         return Records(1)  # a household is one record of its own table
     if spec.privacy.contribution is not None:
@@ -164,7 +164,7 @@ _ENFORCED = (
 
 
 def _priced(header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> dict[Relation, NoisePart]:
-    """Return by how much one step of each relation changes the counts; shared counts do not change."""
+    """Return the change of a header's counts in one step of each relation; counts that databases share do not change."""
     found: dict[Relation, NoisePart] = {}
     for at in RELATIONS:
         kept = shared[at == "replace" and reach.exact]
@@ -174,12 +174,12 @@ def _priced(header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> dict
 
 
 def _priced_alone(part: LeftOutPart, law: Law) -> dict[Relation, NoisePart]:
-    """Return by how much one step of each relation changes the number of records left out."""
+    """Return the change of the number of left-out records in one step of each relation."""
     return {at: NoisePart.reached(law, records_left_out(part.most), at, cells=1) for at in RELATIONS}
 
 
 def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured]) -> tuple[NoisePart, ...]:
-    """Return the noise of a spec, with the change of each query's counts in one step.
+    """Return every noisy measurement of a spec: its law, and the change of its counts in one step.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured
 
 
 def _charge(relation: Relation, query: str, margin: str, priced: Mapping[Relation, NoisePart]) -> Charge:
-    """Return the loss of one query at one level, under the spec's relation and under both."""
+    """Return the loss of one query at one level, under the spec's neighbour relation and under both relations."""
     own = priced[relation]
     prices: tuple[tuple[Relation, Cost], ...] = tuple((at, part.cost) for at, part in priced.items())
     return Charge(query, margin, own.law.name, own.cost.currency, own.cost.amount, own.cost.delta, prices)
@@ -210,7 +210,7 @@ def _change(
     measured: Sequence[Measured],
     reaches: Sequence[Reach],
 ) -> Change | str:
-    """Return the smallest change of the hardest cell, or the reason why it is not stated."""
+    """Return the smallest change of the cell that is hardest to change, or the reason why none is stated."""
     if not all(reach.exact for reach in reaches):
         return f"a {spec.privacy.unit} does not count exactly once in every query"
     relation = spec.privacy.neighbours
@@ -224,7 +224,7 @@ def _change(
 
 
 def _by_records(spec: Spec, shared: Mapping[bool, Kept], measured: Sequence[Measured]) -> bool:
-    """Return True if the charged loss of units with several records is attained.
+    """Return True if some change of units with several records has the charged loss.
 
     One unit whose records all lie in one cell, added or removed, does in every query at once. Under `replace` all
     records move to a cell that differs in every query, if there is one; where every query has one count, they
@@ -251,7 +251,7 @@ def _refuse_fixed(query: Query, margin: Margin, constraints: Constraints) -> Non
 
 
 def _law(query: Query | LeftOutPart, budget: Fraction, reach: Reach, neighbours: Relation, cells: int):
-    """Return the noise law scaled to the declared relation."""
+    """Return the noise law of a query, scaled so that one step of the relation costs the budget."""
     sensitivity = reach.sensitivity(neighbours, cells=cells)
     if not sensitivity.l1:
         sensitivity = reach.sensitivity("add-remove", cells=cells)
@@ -297,7 +297,7 @@ def _guarantee(
 
 
 def _composed(costs: Iterable[Charge | Cost]) -> tuple[Loss, Currency]:
-    """Return the composed loss and its currency: rho if any part is in rho."""
+    """Return the composed loss of several parts, and its unit: rho if any part is in rho, else epsilon."""
     costs = [Cost(c.currency, c.amount, c.delta) for c in costs]
     return compose(costs), "rho" if any(c.currency == "rho" for c in costs) else "epsilon"
 

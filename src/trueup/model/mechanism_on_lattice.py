@@ -39,7 +39,7 @@ from trueup.privacy.contribution import Reach
 
 
 class LatticePlan(NamedTuple):
-    """A law bound to the lattice of one measured margin, with its notes."""
+    """A lattice law for one measured margin, with sentences on it for the report."""
 
     law: Any
     sentences: tuple[str, ...]
@@ -48,7 +48,7 @@ class LatticePlan(NamedTuple):
 def plan_on_lattice(
     spec: Spec, query: Query, margin: Margin, budget: Fraction, reach: Reach, constraints: Constraints
 ) -> LatticePlan:
-    """Bind a lattice law to the invariants that are sums of the groups of `margin`.
+    """Return a lattice law that keeps the invariants which are sums of the groups of `margin`.
 
     The budget is the loss of one step of the spec's neighbour relation: epsilon is the budget itself under `add-remove`, half
     of it under `replace`. Groups that hold structural zeros alone get no noise.
@@ -87,7 +87,7 @@ def plan_on_lattice(
 
 
 def slowest_of(query: Query) -> float:
-    """Return the option `slowest`: the expected seconds of a draw beyond which it is refused."""
+    """Return a query's option `slowest`: the expected seconds of a draw beyond which the draw is refused."""
     given = dict(query.options)
     slowest = given.pop("slowest", 60.0)
     if given or isinstance(slowest, bool) or not isinstance(slowest, int | float) or not slowest >= 0:
@@ -133,7 +133,7 @@ def invariants_over(constraints: Constraints, margin: Margin) -> scipy.sparse.cs
 
 
 def _over(cells: Cells, invariant: Margin, margin: Margin) -> Any:
-    """Return one invariant as rows over the groups of a margin, or None if it is not a sum of them."""
+    """Return an invariant as rows over the groups of a margin, or None if the invariant is not a sum of the groups."""
     size = cells.size(margin)
     if cells.contains(invariant, margin):
         ones = np.ones(size, np.int64)
@@ -146,7 +146,7 @@ def _over(cells: Cells, invariant: Margin, margin: Margin) -> Any:
 
 
 def rows_over(cells: Cells, rows: scipy.sparse.csr_array, margin: Margin) -> scipy.sparse.csr_array | None:
-    """Return rows over the finest cells as rows over a margin's groups; None if that is impossible.
+    """Return rows over the finest cells as rows over a margin's groups, or None if they are not sums of these groups.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def rows_over(cells: Cells, rows: scipy.sparse.csr_array, margin: Margin) -> sci
 def plan_adding_up(
     spec: Spec, query: Query, constraints: Constraints, reach: Reach
 ) -> dict[str, LatticePlan]:
-    """Return the law of each level of a query whose noise adds up, and notes on it."""
+    """Return, for each level of a query whose noise adds up, the law and sentences on it for the report."""
     cells, levels = constraints.cells, sorted(query.budgets, key=constraints.cells.tree.level)
     if why := _lattice_misfit(query, constraints):
         raise SpecError(f"query '{query.name}' has noise '{query.noise}', {why[0]}", needed=why[1])
@@ -196,13 +196,13 @@ def plan_adding_up(
 
 
 def _level_step(spec: Spec, reach: Reach, size: int) -> Sensitivity:
-    """Return by how much one step changes the counts of a level."""
+    """Return the sensitivity of one level's counts to one step."""
     step = reach.sensitivity(spec.privacy.neighbours, cells=size)
     return step if step.l1 else reach.sensitivity("add-remove", cells=size)
 
 
 def _lattice_misfit(query: Query, constraints: Constraints) -> tuple[str, str] | None:
-    """Return what is wrong with the noise of a query and what is needed, or None."""
+    """Return why a query's noise cannot add up over levels, and what it needs instead; None if it can."""
     if len(query.budgets) < 2:
         return "and is measured at one level alone", "a total and its parts: two levels or more"
     if query.currency != "epsilon":
@@ -215,7 +215,7 @@ def _lattice_misfit(query: Query, constraints: Constraints) -> tuple[str, str] |
 def plan_within(
     spec: Spec, query: Query, margin: Margin, budget: Fraction, reach: Reach, constraints: Constraints
 ) -> LatticePlan:
-    """Return the law of noise within the known bounds and sums of a margin's groups.
+    """Return the law of noise that keeps a margin's counts within known bounds and sums.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def plan_within(
 def bind_within(
     law: WithinLaplace, constraints: Constraints, margin: Margin, slowest: float = 60.0
 ) -> WithinLaplace:
-    """Return a law with noise within the set of counts that the constraints allow."""
+    """Return a law whose noisy counts stay within the set that the constraints allow."""
     rules = _rules(constraints, margin)
     public, _ = feasible_point(rules)
     if public is None:
@@ -265,7 +265,7 @@ def bind_within(
 
 
 def _rules(constraints: Constraints, margin: Margin) -> Region:
-    """Return bounds on the groups of a margin, and rows that limit their sums."""
+    """Return the bounds on the groups of a margin, and the linear rows that limit sums of groups, as a region."""
     cells = constraints.cells
     n = cells.size(margin)
     low, high = np.full(n, 0.0 if constraints.nonnegative else -np.inf), np.full(n, np.inf)
@@ -288,7 +288,7 @@ def _rules(constraints: Constraints, margin: Margin) -> Region:
 
 
 def with_lattices(spec: Spec, cells: Cells, headers: Sequence[Measured]) -> tuple[Measured, ...]:
-    """Bind laws read from a file to the lattices that their variance depends on."""
+    """Return headers read from a file with each lattice law given the lattice that determines its variance."""
     if all(header.law.factors for header in headers):
         return tuple(headers)
     constraints = build_constraints(spec, cells)

@@ -112,7 +112,7 @@ def is_figure(name: str) -> bool:
 
 
 def bare_name(name: str) -> str:
-    """Return a name without case and punctuation."""
+    """Return a name in lower case with other characters than letters and digits replaced by `_`."""
     return re.sub(r"\W", "_", name).casefold()
 
 

@@ -20,7 +20,7 @@ from trueup.model.cells import Cells, Margin
 
 @dataclass(frozen=True, eq=False)
 class NestedTree:
-    """A chain of margins as one tree in level order.
+    """A chain of nested margins as one tree, with nodes in level order.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class NestedTree:
 
     @cached_property
     def nodes(self) -> tuple[NDArray[np.int64], ...]:
-        """Return for each margin the nodes of its groups."""
+        """Return, for each margin, the node of each group."""
         ranges = (np.arange(first, last) for first, last in pairwise(self.level_ptr))
         return tuple(nodes if order is None else order for nodes, order in zip(ranges, self.orders))
 
@@ -58,7 +58,7 @@ class NestedTree:
         return self.nodes[self.margins.index(margin)]
 
     def at(self, margin: Margin) -> slice | NDArray[np.int64]:
-        """Return the nodes of a margin as a slice if groups are in the order of nodes."""
+        """Return the nodes of a margin: a slice if groups and nodes have the same order, else an array."""
         level = self.margins.index(margin)
         order = self.orders[level]
         return slice(*self.level_ptr[level : level + 2].tolist()) if order is None else order
@@ -95,7 +95,7 @@ def canonical(cells: Cells, margin: Margin) -> Margin:
 
 
 def nesting(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...]:
-    """Choose margins that are nested, from the finest cells up, the largest that fits each time.
+    """Return nested margins: from the finest cells up, always the largest margin that is a sum of the last.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def nesting(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...]:
 
 
 def nest(cells: Cells, margins: tuple[Margin, ...]) -> NestedTree:
-    """Build the tree of a chain of margins, in which siblings are consecutive."""
+    """Return the tree of a chain of nested margins, in which siblings are consecutive."""
     if margins == tuple(map(Margin, cells.tree.levels)):
         child_ptr = np.ascontiguousarray(cells.tree.child_ptr, dtype=np.int64)
         return NestedTree(cells, margins, child_ptr, cells.tree.level_ptr, (None,) * len(margins))
@@ -132,7 +132,7 @@ def nest(cells: Cells, margins: tuple[Margin, ...]) -> NestedTree:
 
 
 def _number_groups(parent: NDArray[np.int64], start: np.int64) -> tuple[NDArray[np.int64], bool]:
-    """Return the node number of each group, and whether groups are already in this order."""
+    """Return the node number of each group of a margin, and True if groups and nodes have the same order."""
     nodes = np.arange(start, start + len(parent))
     if (parent[1:] >= parent[:-1]).all():
         return nodes, True

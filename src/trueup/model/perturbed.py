@@ -69,7 +69,7 @@ def read_transitions(path: Path) -> list[dict[int, float]]:
 
 
 class PublishedName(SpecPart):
-    """The name of what was counted."""
+    """The name of a published dataset and the unit that it counts."""
 
     name: Name = Field(description="the dataset's name")
     counts: Name = Field(description="what one count stands for: person, household, ...")
@@ -78,7 +78,7 @@ class PublishedName(SpecPart):
 
 
 class _Margins(NamedTuple):
-    """The name, attributes and levels of a query, from which constraints are built."""
+    """The name, attributes and levels of a published table, in the form of a query."""
 
     name: str
     attributes: tuple[str, ...]
@@ -121,12 +121,12 @@ class PerturbedSpec(SpecPart):
 
     @property
     def limit_columns(self) -> tuple[tuple[str, ...], ...]:
-        """Return no columns: none of the places holds limits."""
+        """Return no columns for every level, because the list of places holds no limits."""
         return tuple(() for _ in self.levels)
 
     @property
     def fractional_columns(self) -> frozenset[str]:
-        """Return no columns, for the same reason."""
+        """Return no columns, because the list of places holds no numbers."""
         return frozenset()
 
     _shown: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = PrivateAttr(default=())
@@ -134,16 +134,16 @@ class PerturbedSpec(SpecPart):
 
     @property
     def noted(self) -> tuple[str, ...]:
-        """Return a sentence on values that contradict the codes of their tables; empty before reading."""
+        """Return sentences on values that contradict the codes of their tables; empty before the tables are read."""
         return self._noted
 
     def note(self, found: Iterable[str]) -> None:
-        """Keep notes on what was found in the tables."""
+        """Add sentences on what was found in the tables."""
         self._noted = (*self._noted, *found)
 
     @property
     def queries(self) -> tuple[_Margins, ...]:
-        """Return the margins of all tables, as declared or as found when they were read."""
+        """Return the margins of all published tables: those found when the tables were read, else those declared."""
         found = self._shown or tuple(
             tuple((part.level, attributes) for attributes in self.margins_of(part)) for part in self.published
         )
@@ -154,17 +154,17 @@ class PerturbedSpec(SpecPart):
         )
 
     def showing(self, margins: Sequence[Sequence[tuple[str, tuple[str, ...]]]]) -> PerturbedSpec:
-        """Return the spec with the levels and attributes that each table was found to show."""
+        """Return the spec with the levels and attributes that each table was found to have."""
         known = self.model_copy()
         known._shown = tuple(tuple(each) for each in margins)
         return known
 
     def text(self) -> str:
-        """Return the spec as TOML text, independent of files that it named."""
+        """Return the spec as TOML text that does not depend on the files which the spec named."""
         return toml_text(self.model_dump(by_alias=True, exclude_defaults=True, mode="python"))
 
     def shown_alone(self) -> PerturbedSpec:
-        """Return the spec without attributes that are not used."""
+        """Return the spec without the attributes that no published table uses."""
         if self.constraints != ConstraintsPart() or "quantity" in self.infer:
             return self
         named = {name for part in self.published for names in self.margins_of(part) for name in names}
@@ -177,7 +177,7 @@ class PerturbedSpec(SpecPart):
         return known
 
     def margins_of(self, part: PublishedTable) -> list[tuple[str, ...]]:
-        """Return the attributes of every margin that a table declares."""
+        """Return the attributes of each margin that a published table declares."""
         return [(*own[0].where, *part.attributes) for own in part.columns_by_attributes()]
 
     @model_validator(mode="after")
@@ -211,7 +211,7 @@ class PerturbedSpec(SpecPart):
         return self
 
     def key_columns(self, level: str) -> list[str]:
-        """Return the columns by which rows of a level name their places."""
+        """Return the columns whose values name the place of a row of a given level."""
         if self.parents is not None:
             return [self.parents.id]
         last = [each.name for each in self.levels].index(level)
@@ -230,7 +230,7 @@ class PerturbedSpec(SpecPart):
             raise ValueError(f"level '{bare[0]}' has no column")
 
     def refuse_misnamed(self, names: tuple[str, ...], where: str) -> None:
-        """Refuse attributes that are undeclared or repeated, and sums over overlapping values."""
+        """Refuse attributes that are undeclared or named twice, and tables that sum over overlapping values."""
         for name in names:
             refuse_unknown_name(name, [view for a in self.attributes for view in a.views], "attribute", where)
         for attribute in self.attributes:

@@ -15,7 +15,7 @@ Keys = dict[str, NDArray]
 
 
 def key_text(values: Sequence | NDArray, column: str, *, blank: bool = False) -> NDArray:
-    """Return keys as fixed-width text; refuse missing ones, keep leading zeros."""
+    """Return keys as fixed-width text with leading zeros; refuse missing keys."""
     text = as_text(values)
     if not blank and (text == "").any():
         raise DataError(
@@ -26,7 +26,7 @@ def key_text(values: Sequence | NDArray, column: str, *, blank: bool = False) ->
 
 
 def lost_zeros(column: str, text: str, known: Iterable[str]) -> str:
-    """Return a remedy for a key without its leading zeros; empty if zeros are not the cause.
+    """Return a remedy for a key that lost its leading zeros; an empty text if that is not the cause.
 
     Examples
     --------
@@ -45,12 +45,12 @@ which =TEXT(A2,REPT(0,5)) brings back in a spreadsheet"
 
 
 def row_count(columns: Sequence[Mapping]) -> int:
-    """Return the number of rows of the columns; 1 if no level has any."""
+    """Return the number of rows of a list of places, given its key columns by level; 1 without columns."""
     return next((len(col) for level in reversed(columns) for col in level.values()), 1)
 
 
 def full_keys(columns: Sequence[Mapping], whole: Sequence[bool]) -> list[Keys]:
-    """Return each level's key, preceded by its parent's key unless its code is unique."""
+    """Return the key columns of each level, with those of the parent first unless the level's code is unique."""
     keys: list[Keys] = []
     for adds, is_whole in zip(columns, whole):
         inherited = {} if is_whole or not keys else keys[-1]
@@ -59,7 +59,7 @@ def full_keys(columns: Sequence[Mapping], whole: Sequence[bool]) -> list[Keys]:
 
 
 def keys_down_to(keys: Sequence[Keys]) -> list[list[NDArray]]:
-    """Return all key columns from the root down to each level; places differ if an ancestor does."""
+    """Return, for each level, all key columns from the root down, which together identify a place."""
     seen: list[NDArray] = []
     result = []
     for level in keys:
@@ -69,7 +69,7 @@ def keys_down_to(keys: Sequence[Keys]) -> list[list[NDArray]]:
 
 
 def first_rows(columns: list[NDArray], rows: int) -> NDArray[np.int64]:
-    """Return the first row of every run of equal keys."""
+    """Return the first row of every run of rows with equal keys."""
     new = np.zeros(rows, dtype=bool)
     new[0] = True
     for column in columns:
@@ -78,7 +78,7 @@ def first_rows(columns: list[NDArray], rows: int) -> NDArray[np.int64]:
 
 
 def tree_pointers(starts: Sequence[NDArray], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return child and level pointers of the tree of places, from the rows at which they begin."""
+    """Return child and level pointers of the tree of places, given the rows at which the places of each level begin."""
     sizes = [len(s) for s in starts]
     level_ptr = np.concatenate([[0], np.cumsum(sizes)])
     edges = [
@@ -89,12 +89,12 @@ def tree_pointers(starts: Sequence[NDArray], rows: int) -> tuple[NDArray[np.int6
 
 
 def keys_at(level: Keys, rows: NDArray) -> Keys:
-    """Return the keys in some rows, which ascend: where these are all, the columns themselves."""
+    """Return the key columns in some rows, given in ascending order; the columns themselves if that is all rows."""
     return {name: column if len(rows) == len(column) else column[rows] for name, column in level.items()}
 
 
 def key_codes(level: Keys) -> NDArray:
-    """Return one comparable code per place of a level."""
+    """Return one value for each place of a level that compares like the place's key."""
     if len(level) == 1:
         return next(iter(level.values()))
     return np.rec.fromarrays([np.unique(column, return_inverse=True)[1] for column in level.values()])
@@ -107,7 +107,7 @@ def refuse_same_place(
     where: Callable[[int], str],
     label: Callable[[str, int], str],
 ) -> None:
-    """Raise an error if two rows are the same place."""
+    """Raise DataError if two rows of the list of places are the same place."""
     if len(starts) == order.size:
         return
     twice = np.flatnonzero(np.diff(np.append(starts, order.size)) > 1)
@@ -123,7 +123,7 @@ def refuse_same_place(
 def refuse_two_limits(
     levels: Sequence[str], level: int, limits: Keys, starts: NDArray, label: Callable[[str, int], str]
 ) -> None:
-    """Raise an error if a column of limits varies within a place."""
+    """Raise DataError if a place has two values in a column of limits."""
     name = levels[level]
     for column_name, column in limits.items():
         whole = np.repeat(column[starts], np.diff(np.append(starts, column.size)))
@@ -139,7 +139,7 @@ def refuse_two_limits(
 def refuse_two_parents(
     levels: Sequence[str], level: int, keys: Keys, label: Callable[[str, int], str]
 ) -> None:
-    """Raise an error if a unique code of a level has two parents."""
+    """Raise DataError if a code that should be unique on its level has two parents."""
     codes = key_codes(keys)
     if len(keys) == 1 and (codes[1:] > codes[:-1]).all():
         return
@@ -154,7 +154,7 @@ def refuse_two_parents(
 
 
 def paths_of(ids: NDArray, parents: NDArray) -> NDArray:
-    """Return `(leaves, depth)` every leaf's ancestors from the root down, padded with the leaf."""
+    """Return the ancestors of every leaf from the root down, `(leaves, depth)`, padded with the leaf."""
     unique, first = np.unique(ids, return_index=True)
     if len(unique) < len(ids):
         twice = np.setdiff1d(np.arange(len(ids)), first)[0]

@@ -27,7 +27,7 @@ Each = float | tuple[float, ...]
 
 
 class BasePrior:
-    """Base of the priors: frozen dataclasses whose fields are their parameters."""
+    """Base of the priors, which are frozen dataclasses with the parameters as fields."""
 
     name: Any
     per_cell: ClassVar[tuple[str, ...]] = ()
@@ -40,7 +40,7 @@ class BasePrior:
         return {name: values for name, values in given.items() if isinstance(values, tuple)}
 
     def refuse_other_than(self, cells: int) -> None:
-        """Refuse parameters for another number of cells."""
+        """Refuse parameters that were given for a different number of cells."""
         for name, values in self.varying.items():
             if len(values) != cells:
                 raise SpecError(
@@ -85,15 +85,15 @@ class BasePrior:
         return np.asarray(each, float)
 
     def logpmf(self, count: ArrayLike) -> Reals:
-        """Return the log mass (up to a constant) of a count, for priors on single counts."""
+        """Return the log mass of a count, up to a constant, under a prior on single counts."""
         raise NotImplementedError
 
     def window(self) -> tuple[int, int] | None:
-        """Return the window with all but about 1e-18 of the mass (counts); None if it is unbounded."""
+        """Return the range of counts that holds all but about 1e-18 of the mass; None if it is unbounded."""
         raise NotImplementedError
 
     def tabled(self) -> Reals:
-        """Return the log masses of the counts 0, 1, ... up to the end of the window."""
+        """Return the log masses of the counts 0, 1, ... up to the last count that has mass."""
         if (window := self.window()) is None:
             raise SpecError(
                 f"prior '{self.name}' allows arbitrarily large counts with a mass that is not negligible",
@@ -110,7 +110,7 @@ def _is_number(given: Any) -> bool:
 
 @dataclass(frozen=True)
 class Flat(BasePrior):
-    """The improper flat prior on counts of 0 or more, under which measurements must bound every count.
+    """The improper flat prior on counts of 0 or more; measurements must then bound every count.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class Flat(BasePrior):
         return np.where(np.asarray(count) >= 0, 0.0, -np.inf)
 
     def window(self) -> tuple[int, int] | None:
-        """Return the window holding all but about 1e-18 of its mass (counts); None if it is unbounded."""
+        """Return the range of counts that holds all but about 1e-18 of the mass; None if it is unbounded."""
         return None
 
 
@@ -151,7 +151,7 @@ class Bounded(BasePrior):
         return np.where((count >= 0) & (count <= self.upper), -np.log1p(self.upper), -np.inf)
 
     def window(self) -> tuple[int, int]:
-        """Return the window of its mass (counts)."""
+        """Return the range of counts that have mass."""
         return 0, self.upper
 
 
@@ -186,7 +186,7 @@ class Poisson(BasePrior):
         return np.where(count >= 0, xlogy(known, mean) - mean - gammaln(known + 1), -np.inf)
 
     def window(self) -> tuple[int, int]:
-        """Return the window holding all but about 1e-18 of its mass (counts)."""
+        """Return the range of counts that holds all but about 1e-18 of the mass."""
         mean = _one(self.mean)
         half = 9 * mean**0.5 + 45  # Bernstein's inequality
         return max(int(mean - half), 0), int(mean + half) + 1
@@ -229,7 +229,7 @@ class NegativeBinomial(BasePrior):
         return np.where(count >= 0, mass, -np.inf)
 
     def window(self) -> tuple[int, int]:
-        """Return the window holding all but about 1e-18 of its mass (counts)."""
+        """Return the range of counts that holds all but about 1e-18 of the mass."""
         from scipy.stats import nbinom  # half a second to import, and only this prior needs it
 
         mean, size = _one(self.mean), _one(self.size)
@@ -262,7 +262,7 @@ class Masses(BasePrior):
             return np.where(inside, np.log(share[np.clip(count, 0, share.size - 1)]), -np.inf)
 
     def window(self) -> tuple[int, int]:
-        """Return the window of its mass (counts)."""
+        """Return the range of counts that have mass."""
         return 0, len(self.masses) - 1
 
 
@@ -301,7 +301,7 @@ class FlatTotal(BasePrior):
             self._require(given.min() >= 0 and given.sum() > 0, "probabilities", "0 or more, not all 0")
 
     def log_total(self, total: NDArray, cells: int) -> Reals:
-        """Return the log factor of the total that makes its own prior flat, for `cells` parts."""
+        """Return the log factor of a total that makes the prior of the total flat, for `cells` parts."""
         from scipy.special import gammaln, xlogy
 
         if self.split == "uniform":  # one over the number of compositions, C(N + S - 1, S - 1)
@@ -310,7 +310,7 @@ class FlatTotal(BasePrior):
 
     @property
     def centre(self) -> float:
-        """Return the total at which the parts' Poisson factors are centred."""
+        """Return the total (counts) at which the Poisson factors of the parts are centred."""
         return max(self.upper / 2, 1.0)
 
     def shares(self, cells: int) -> Reals:
@@ -323,7 +323,7 @@ class FlatTotal(BasePrior):
         return given / given.sum()
 
     def log_part(self, count: NDArray, share: float) -> Reals:
-        """Return the log factor of one part: a Poisson law about its share of the centre."""
+        """Return the log factor of one part: a Poisson law whose mean is the part's share of the centre."""
         from scipy.special import gammaln, xlogy
 
         return xlogy(count, share * self.centre) - share * self.centre - gammaln(count + 1.0)
@@ -391,13 +391,13 @@ class Hierarchical(BasePrior):
         return tuple(dict.fromkeys(x for x in named if isinstance(x, str) and x != "uniform"))
 
     def window(self) -> tuple[int, int] | None:
-        """Return the window of the total (counts); None if it is unbounded."""
+        """Return the range of totals that have mass; None if it is unbounded."""
         return self.total.window()
 
 
 @dataclass(frozen=True)
 class Estimated(BasePrior):
-    """A smooth mixture of counts for each combination of attribute values, estimated from the published values.
+    """A smooth mixture prior for each combination of attribute values, estimated from the published values.
 
     Examples
     --------
@@ -408,7 +408,7 @@ class Estimated(BasePrior):
     name: Literal["estimated"] = "estimated"
 
     def window(self) -> tuple[int, int] | None:
-        """Return None: the window is known only after the estimation."""
+        """Return None, because the range of counts is known only after estimation."""
         return None
 
 
@@ -437,7 +437,7 @@ FLAT = Flat()
 
 
 def read_prior(entry: Prior | Mapping[str, Any] | str, kinds: tuple[type, ...] = PRIORS) -> Any:
-    """Make a prior from a spec's entry: a name, or a table with a name and parameters; return a prior unchanged.
+    """Return the prior that a spec's entry names (a name, or a table with parameters); a prior is returned unchanged.
 
     Parameters
     ----------
@@ -490,7 +490,7 @@ HIERARCHICAL = Hierarchical()
 
 
 def settle_priors(method: Any, kinds: tuple[type, ...] = FACTORED) -> None:
-    """Read the entries `prior` and `prior_total` of a new method as priors.
+    """Replace the entries `prior` and `prior_total` of a new method by the priors that they describe.
 
     Raises
     ------

@@ -87,7 +87,7 @@ class Problem(ThreeLines):
         return cls(stated, public_cells(stated, data, geography), text, rows)
 
     def written(self) -> str:
-        """Return the TOML text of the spec for a bundle."""
+        """Return the TOML text of the spec, as it is written into a bundle."""
         return self.spec.text() if self.text is None else self.text
 
     @cached_property
@@ -115,7 +115,7 @@ class Problem(ThreeLines):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Return the privacy guarantee: what is protected, and at what cost."""
+        """Return the privacy guarantee: the protected unit and the exact loss."""
         return self._mechanism[1]
 
     def _lines(self) -> tuple[str, str, str]:

@@ -22,7 +22,7 @@ _SPENT = Fraction(1, 2)
 
 @dataclass(frozen=True)
 class Proposal:
-    """A first spec, and what it leaves to decide.
+    """A proposed first spec, with the decisions that are left to the user.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ def _proposed(
 
 
 def queries_of(levels: Sequence[str], attributes: Sequence[str]) -> list[dict[str, Any]]:
-    """Return queries for totals, each attribute, and all together on every level, with equal budget shares to be planned."""
+    """Return queries at every level for totals, for each attribute and for all attributes together, with equal budgets."""
     sets = [(), *((name,) for name in attributes), *([tuple(attributes)] if len(attributes) > 1 else [])]
     share = _SPENT / (len(sets) * len(levels))
     return [
@@ -131,7 +131,7 @@ def queries_of(levels: Sequence[str], attributes: Sequence[str]) -> list[dict[st
 def propose_table(
     columns: Sequence[str],
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Return the attributes, the table's part of the spec, and the remaining columns, from column names.
+    """Return the attributes, the spec's part on the table, and the columns left over, all judged by column names.
 
     Columns that share a beginning (`pop_white`, `pop_black`) are the values of an attribute; families with the same endings
     (`female_old`, `male_old`) are two attributes, unless a column has the family's own name and is its total.

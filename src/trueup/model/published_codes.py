@@ -34,7 +34,7 @@ _VALUE = re.compile(r"\s*-?\d{1,15}\s*", re.ASCII)
 
 @dataclass(frozen=True)
 class CodeMeaning:
-    """The meaning of a code.
+    """The meaning of a code in a published table, such as a range of counts.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class CodeMeaning:
 
     @property
     def interval(self) -> CountInterval:
-        """Return the range as one of true counts."""
+        """Return the meaning as an interval of true counts."""
         return CountInterval(int(max(self.low, 0)), None if np.isinf(self.high) else int(self.high))
 
 
@@ -85,7 +85,7 @@ def read_interval(text: str) -> CountInterval | None:
 
 
 def read_meaning(text: str) -> CodeMeaning | None:
-    """Read the declared meaning of a code; return None if it cannot be read.
+    """Read the meaning that a spec declares for a code; return None for other texts.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def read_meaning(text: str) -> CodeMeaning | None:
 
 
 def _published(text: str) -> CodeMeaning | None:
-    """Read a published value, or a range of the published number; return None for other texts."""
+    """Read a meaning in terms of the published number: one value, or a range; return None for other texts."""
     if _VALUE.fullmatch(text):
         return CodeMeaning("value", int(text), int(text))
     if (found := read_interval(text)) is None:
@@ -123,7 +123,7 @@ def _published(text: str) -> CodeMeaning | None:
 
 
 def plain_meaning(text: str, *, noisy: bool) -> CodeMeaning | None:
-    """Read an undeclared code such as `<5` or `1-9`; with noise it describes the published number.
+    """Read a code without declared meaning, such as `<5`; with noise it describes the published number, else the count.
 
     Examples
     --------

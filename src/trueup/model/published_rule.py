@@ -1,4 +1,4 @@
-"""Rules of publication: a law, counts hidden before it, and values hidden after it."""
+"""Rules of publication: a law of values, the counts hidden before it, and the values hidden after it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PARAMETERS = {
 
 
 def law_by_its_names(law: str, given: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Return advice on the parameters of a law that was given others.
+    """Return advice on a law's parameters for a law that was given others.
 
     Examples
     --------
@@ -72,7 +72,7 @@ NONNEGATIVE = "nonnegative"
 
 @dataclass(frozen=True)
 class PublishingRule:
-    """A law of values with the true counts hidden before it and the published values hidden after it.
+    """A law of values, the true counts hidden before it, and the published values hidden after it.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class PublishingRule:
 
     @property
     def noisy(self) -> bool:
-        """Return True if noise was added, so that published numbers may be below zero."""
+        """Return True if noise was added, so that published numbers may be negative."""
         return isinstance(self.law, str) or _is_noise(self.law)
 
     @property
@@ -109,12 +109,12 @@ class PublishingRule:
         return discrete or "base" in dict(self.after)
 
     def of_variance(self, variance: Fraction) -> Any:
-        """Return the law of values whose row gives this variance (counts squared); of 0 they are exact."""
+        """Return the law of values with the given variance (counts squared); variance 0 means exact values."""
         noise = law_of_variance(str(self.law), variance)
         return AfterNoise(noise, **dict(self.after)) if self.after and variance else noise
 
     def with_code(self, meaning: CodeMeaning) -> PublishingRule:
-        """Return the rule of a table with one more code for hidden counts or values."""
+        """Return the rule extended by one more code for hidden counts or hidden values."""
         ends = self._ends(meaning)
         if meaning.of == "count" and meaning.every and not any(_range_contains(ends, r) for r in self.hidden):
             return replace(self, hidden=(*self.hidden, ends))
@@ -126,7 +126,7 @@ class PublishingRule:
         return meaning.low, meaning.high + (meaning.below and not self.whole)
 
     def of_code(self, meaning: CodeMeaning) -> Any:
-        """Return the law of a code, or None if it has no meaning."""
+        """Return the law of a code's true count, or None if nothing is known about the code."""
         if meaning.of == "unknown":
             return None
         if meaning.of == "count":
@@ -138,7 +138,7 @@ class PublishingRule:
         return HiddenValues(self.law, self.concealed, self.hidden, self.hidden)
 
     def of_values(self) -> Any:
-        """Return the law of the values that are shown."""
+        """Return the law of the values that are published as numbers."""
         if self.law.exact or not self.hidden or isinstance(self.law, Suppressed):
             return self.law
         return ShownCounts(self.law, self.hidden)
@@ -151,7 +151,7 @@ def _range_contains(inner: Range, outer: Range) -> bool:
 def read_rule(
     given: Mapping[str, Any] | Sequence[Mapping[str, Any]], table: str, *, by_variance: bool = False
 ) -> PublishingRule:
-    """Read a law, or several laws applied one after the other."""
+    """Return the rule of publication that one law, or several laws applied in turn, describe."""
     entries = [given] if isinstance(given, Mapping) else list(given)
     if by_variance:
         noise = law_of_variance(name := _named_alone(entries, table), Fraction(1))
@@ -175,7 +175,7 @@ def read_rule(
 
 
 def _shown_then_rounded(entries: list[Mapping[str, Any]], table: str) -> PublishingRule:
-    """Return the rule of noisy numbers that are hidden below a threshold, and rounded otherwise."""
+    """Return the rule of publication that hides noisy numbers below a threshold and rounds the others."""
     least = read_law(entries[1], table).threshold
     law = replace(_after_noise([entries[0], entries[2]], table), shown_from=least)
     base = law.base or 1
@@ -191,7 +191,7 @@ def _shown_then_rounded(entries: list[Mapping[str, Any]], table: str) -> Publish
 def _in_order(
     entries: list[Mapping[str, Any]], table: str
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """Return the rules that hide counts, the laws that make values, and the rules that hide values."""
+    """Split laws in order into those that hide counts, those that make values, and those that hide values."""
     others = [k for k, entry in enumerate(entries) if entry.get("name") != Suppressed.name]
     first, last = (others[0], others[-1] + 1) if others else (0, 0)
     if not others or len(others) < last - first or first > 1 or len(entries) - last > 1:
@@ -203,13 +203,13 @@ def _in_order(
 
 
 def _after_noise(made: list[Mapping[str, Any]], table: str) -> Any:
-    """Return the law of values: one law, or noise with what is done to noisy numbers."""
+    """Return the law of published values: one law, or noise followed by rounding and the like."""
     law = read_law(made[0], table)
     return AfterNoise(law, **dict(_done_after(law, made[1:], table))) if len(made) > 1 else law
 
 
 def _done_after(law: Any, entries: Sequence[Mapping[str, Any]], table: str) -> tuple[tuple[str, Any], ...]:
-    """Return what is done to noisy numbers, as parameters of `AfterNoise`."""
+    """Return the steps applied to noisy numbers, as parameters of `AfterNoise`."""
     given: dict[str, Any] = {}
     for entry in entries:
         name, said = entry.get("name"), {key: value for key, value in entry.items() if key != "name"}
@@ -250,7 +250,7 @@ def _named_alone(entries: list[Mapping[str, Any]], table: str) -> str:
 
 
 def _concealed(entry: Mapping[str, Any], law: Any, table: str) -> Range:
-    """Return the range of hidden published values; noisy ones extend below zero unless the least is given."""
+    """Return the range of published values that are hidden; for noise, it starts below zero unless `least` is given."""
     made = read_law(entry, table)
     return -np.inf if _is_noise(law) and "least" not in entry else made.least, made.threshold - 1
 

@@ -1,4 +1,4 @@
-"""Entries of a spec for published tables: what a file shows, how it is written, and how values were made."""
+"""Entries of a spec for published tables: the contents of a file, its form, and the law of its values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_ROW = "no row"
 
 
 class PublishedCell(SpecPart):
-    """A column of a wide table: the counts of one combination of attribute values."""
+    """A column of a wide table, with the counts of one combination of attribute values."""
 
     count: Name = Field(description="a column")
     where: dict[str, str] = Field(default_factory=dict)
@@ -117,7 +117,7 @@ class PublishedTable(SpecPart):
         return read_rule(self.law, self.name, by_variance=self.by_row)
 
     def reads_rows_of(self, other: PublishedTable) -> bool:
-        """Return True if both entries read the same file, perhaps at different levels."""
+        """Return True if both entries describe the same rows of one file, perhaps at different levels."""
         if self.file is None or (self.file, self.sheet) != (other.file, other.sheet):
             return False
         laws = {"name", "level", "law", "codes", "unlisted", "key"}
@@ -125,18 +125,18 @@ class PublishedTable(SpecPart):
 
     @property
     def by_row(self) -> bool:
-        """Return True if each value has a variance of its own."""
+        """Return True if a column states the variance of each value."""
         return self.variance is not None or any(cell.variance for cell in self.cells)
 
     def columns_by_attributes(self) -> list[list[PublishedCell]]:
-        """Return the columns of values, grouped by their attributes."""
+        """Return the columns of values in groups, one for each set of attributes that the columns name."""
         found: dict[frozenset[str], list[PublishedCell]] = {}
         for cell in self.cells or (PublishedCell(count=str(self.count), variance=self.variance),):
             found.setdefault(frozenset(cell.where), []).append(cell)
         return list(found.values())
 
     def total_of(self, column: str) -> tuple[str, ...]:
-        """Return the labels of the total in a column that is summed out."""
+        """Return the labels that mark the total in an attribute column of a summed-out attribute."""
         label = self.total.get(column) if isinstance(self.total, dict) else self.total
         return ("",) if label is None else ("", label.strip())
 

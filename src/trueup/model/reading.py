@@ -25,7 +25,7 @@ def plain_attribute(part: AttributePart) -> Attribute:
 
 @dataclass(frozen=True)
 class KeptRecords:
-    """The rule for which records of a unit are kept: the column of units, and how many.
+    """The rule that limits the records of one unit: the column that identifies units, and the largest number.
 
     Attributes
     ----------
@@ -72,14 +72,14 @@ class Reading:
 
     @cached_property
     def columns(self) -> tuple[AttributePart, ...]:
-        """Return the attributes that rows state, without numbers of persons."""
+        """Return the attributes that are columns of the rows, without numbers of persons."""
         if self.table.join is None:
             return self.table.in_rows(self.attributes)
         return tuple(part for part in self.table.join.attributes if part.persons is None)
 
     @property
     def source(self) -> dict[str, Any]:
-        """Return the source of rows: the table, and the link of a second one."""
+        """Return the description of the rows' source: the table, and the link of a second table."""
         table = _said(self.table, "join", "cells", "name", "keys", "file")
         cells = [[_sum(cell.count), sorted(cell.where.items())] for cell in self.table.cells]
         join = self.table.join and _said(self.table.join, "attributes", "views")
@@ -87,7 +87,7 @@ class Reading:
 
     @property
     def kept(self) -> dict[str, Any]:
-        """Return the rule that limits the counted records."""
+        """Return the rule that limits the records of a unit, as JSON values."""
         limit = self.privacy.contribution if self.privacy.id or self.table.join else None
         held = self.table.join.attributes if self.table.join else ()
         linked = [{**stated(part), "persons": _counted(part, held)} for part in held]
@@ -95,24 +95,24 @@ class Reading:
 
     @property
     def places(self) -> dict[str, Any]:
-        """Return the columns that state where a row is counted."""
+        """Return the columns that name the place of a row, as JSON values."""
         levels = [_said(level, "label") for level in self.levels]
         return {"levels": levels, "parents": self.parents and _said(self.parents)}
 
     def plain(self) -> dict[str, Any]:
-        """Return the reading as JSON values, which differ if tabulations could differ."""
+        """Return the reading as JSON values; two readings with equal values tabulate every table alike."""
         columns = sorted((stated(part) for part in self.columns), key=str)
         return {"source": self.source, "kept": self.kept, "places": self.places, "columns": columns}
 
 
 def stated(part: AttributePart) -> dict[str, Any]:
-    """Return an attribute's column, values and table, independent of its name."""
+    """Return what identifies an attribute apart from its name: column, values and table."""
     said = _said(part, "name", "recodes", "values", "column", "persons")
     return {**said, "column": part.column or part.name, "values": sorted(part.values)}
 
 
 def _counted(part: AttributePart, held: tuple[AttributePart, ...]) -> Any:
-    """Return which persons an attribute counts, as columns and values."""
+    """Return the condition on persons that an attribute counts, as columns and values; None if it counts none."""
     if part.persons is None:
         return None
     return sorted(_inside(name, wanted, part, held) for name, wanted in part.persons.items())
@@ -130,12 +130,12 @@ def _inside(name: str, wanted: Any, part: AttributePart, held: tuple[AttributePa
 
 
 def topic_of(part: AttributePart) -> str:
-    """Return the topic of a refusal for values outside an attribute's domain."""
+    """Return the topic under which a refusal for values outside an attribute's domain is recorded."""
     return f"column {part.of + ' ' if part.of else ''}{(part.column or part.name).casefold()}"
 
 
 def _said(part: Any, *left_out: str) -> dict[str, Any]:
-    """Return a part of the spec without the named keys and empty ones."""
+    """Return a part of the spec as JSON values, without the named keys and without empty ones."""
     return part.model_dump(mode="json", exclude=set(left_out), exclude_none=True)
 
 

@@ -1,4 +1,4 @@
-"""Search for the smallest changes through cells that are alone in their sums, on few places.
+"""Search for the smallest changes through cells that share their sums with no other cell, on few places.
 
 **Few places are enough for the norm.** Let a cell sit in place p of the last level, with the places u_0, ..., u_L = p above
 it. Sum a change over all places under u_j that are not under u_{j+1}, for every j at which u_j has a further child, and put the
@@ -44,7 +44,7 @@ MOST_ENTRIES = 20_000_000
 
 
 def searched(changes: PricedChanges, lone: NDArray, steps: int) -> list[Found]:
-    """Return the smallest changes of `lone` cells, one entry for each norm and tree.
+    """Return the smallest changes through some cells, one entry for each norm and each tree that is searched.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def searched(changes: PricedChanges, lone: NDArray, steps: int) -> list[Found]:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """A tree of few places.
+    """A small tree of places on which changes are searched.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Layout:
 
 
 def layouts(kept: Kept) -> Iterator[Layout]:
-    """Yield trees to search: the real one if it is small, else one folded tree for each branching pattern."""
+    """Yield the trees to search: the real one if it is small, else one folded tree for each pattern of branches."""
     tree, last = kept.tree, kept.levels - 1
     tops = tree.alone[last]
     ancestors = (tree.ancestors(last, level) for level in range(last + 1))
@@ -95,7 +95,7 @@ def layouts(kept: Kept) -> Iterator[Layout]:
 
 
 def folded(branches: list[int], last: int) -> Layout:
-    """Return the path to one place, with one further place for each branch.
+    """Return the tree of one path from the root, with one further place for each branch of the path.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def folded(branches: list[int], last: int) -> Layout:
 
 
 def _different(ancestors: NDArray[np.int64]) -> list[int]:
-    """Return one place of the last level for each sequence of shapes from the root."""
+    """Return one place of the last level for each sequence of subtree shapes on the path from the root."""
     shapes = [np.zeros(ancestors.shape[1], np.int64)]
     known: dict[tuple, int] = {}
     for above, here in zip(ancestors[-2::-1], ancestors[:0:-1]):
@@ -123,7 +123,7 @@ def _different(ancestors: NDArray[np.int64]) -> list[int]:
 
 @dataclass(eq=False)
 class Sought:
-    """The search on one layout: cells are numbered place by place, free combination by free combination."""
+    """The search on one small tree, in which cells are numbered by place, then by free combination."""
 
     changes: PricedChanges
     layout: Layout
@@ -132,12 +132,12 @@ class Sought:
 
     @cached_property
     def width(self) -> int:
-        """Return the number of free combinations of one place."""
+        """Return the number of free combinations at one place."""
         return int(self.changes.kept.free.sum())
 
     @cached_property
     def search(self) -> Search:
-        """Return the search with the remaining steps."""
+        """Return the lattice search over all places of the tree, with the steps that are left."""
         blocks = []
         for level, rows in self.changes.kept.sums:
             for place in np.unique(self.layout.ancestors[level]):
@@ -147,7 +147,7 @@ class Sought:
         return Search(np.vstack(blocks), self.steps)
 
     def cells(self) -> list[int]:
-        """Return the cells to search: not fixed, and without an equivalent in another place."""
+        """Return the cells through which changes are searched: not fixed, and not equivalent to a cell of another place."""
         kept, found = self.changes.kept, []
         for place, top in self.layout.targets.items():
             here = self.lone[kept.depth[self.lone] >= top]
@@ -158,7 +158,7 @@ class Sought:
         return found
 
     def found(self) -> list[Found]:
-        """Return the smallest changes by norm, without those that lose no more than earlier ones."""
+        """Return the smallest changes by norm; leave out those that lose no more than changes with other norms."""
         try:
             norms = sorted(self.norms(), reverse=True)
         except Exhausted:
@@ -175,7 +175,7 @@ class Sought:
         return found
 
     def _bounded(self) -> list[Found]:
-        """Return bounds on the norms from a reduced basis of the lattice."""
+        """Return changes with bounds on the norms, from a reduced basis of the lattice."""
         matrix = self.search.matrix
         if matrix.shape[1] > MAX_BASIS_CELLS:
             raise Exhausted
@@ -187,7 +187,7 @@ class Sought:
         return [Found(max(nearest), moved, self.changes.bound(max(nearest)), attained=False, smallest=False)]
 
     def norms(self) -> list[tuple[int, int]]:
-        """Return the smallest norm of a change through each cell."""
+        """Return pairs of norm and cell: the smallest L1 norm of a change through each cell."""
         left, norms = set(self.cells()), []
         for length in range(1, MAX_CHANGE_NORM + 1):
             for cell in sorted(left):
@@ -200,7 +200,7 @@ class Sought:
         raise Exhausted
 
     def _worst(self, length: int, cells: list[int], bound: Loss) -> tuple[int, Loss, bool]:
-        """Return the largest loss among smallest changes through some cells, or a bound on it."""
+        """Return the largest loss among the smallest changes through some cells, or a bound on it, and the units moved."""
         size, best, moved = self.changes.size, Loss(), 0
         try:
             for cell in cells:
@@ -214,7 +214,7 @@ class Sought:
         return (moved, best, True) if self._complete(length) else (moved, bound, False)
 
     def _complete(self, length: int) -> bool:
-        """Return True if real changes have the same losses as those of the layout."""
+        """Return True if the changes found on this tree have the losses of real changes."""
         kept = self.changes.kept
         if self.layout.whole:
             return True
@@ -222,7 +222,7 @@ class Sought:
         return length < 6 and bool(determined(kept.below(kept.levels - 1), total)[0])
 
     def loss(self, vector: Vector) -> Loss:
-        """Return the loss of one change."""
+        """Return the loss of one change of cells."""
         costs = []
         for query in self.changes.queries:
             moved: dict[tuple[int, int], int] = {}
@@ -239,7 +239,7 @@ def _moved(vector: Vector) -> int:
 
 
 def representatives(changes: PricedChanges) -> NDArray[np.int64]:
-    """Return one free combination of each kind; values of a kind are interchangeable."""
+    """Return one free combination for each set of combinations whose values can be exchanged."""
     kept = changes.kept
     if kept.flat:
         return np.arange(int(kept.free.sum()))
@@ -262,7 +262,7 @@ def representatives(changes: PricedChanges) -> NDArray[np.int64]:
 
 
 def _unchanged(changes: PricedChanges, exchange: NDArray[np.int64]) -> bool:
-    """Return True if an exchange of combinations preserves structural zeros, sums and queries."""
+    """Return True if an exchange of combinations leaves structural zeros, sums and queries unchanged."""
     kept = changes.kept
     if not np.array_equal(kept.free[exchange], kept.free):
         return False
@@ -279,6 +279,6 @@ def _rows(rows: NDArray[np.int64]) -> set[bytes]:
 
 
 def _first_seen(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number labels in order of appearance, so that equal partitions are equal arrays."""
+    """Return labels numbered by first appearance, so that equal partitions give equal arrays."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]

@@ -150,7 +150,7 @@ class Spec(ThreeLines, SpecDocument):
 
     @property
     def undecided(self) -> Mapping[str, str]:
-        """Return what a draft leaves to decide, by part of the spec."""
+        """Return the decisions that a draft leaves to the user, by part of the spec."""
         return dict(self._undecided)
 
     def _lines(self) -> tuple[str, str, str]:
@@ -265,7 +265,7 @@ def _read_spec(text: str, what: str) -> Spec:
 def mistakes(
     error: ValidationError, document: Any, remedy: str = "correct them; `trueup schema` lists every key"
 ) -> SpecError:
-    """Return all faults of a document, each with its place."""
+    """Return the error that lists all faults of a document, each with its position in the document."""
     keys = {field.alias or name for part in _parts(SpecPart) for name, field in part.model_fields.items()}
     faults = (fault_text(fault, document, keys) for fault in innermost(error.errors()))
     return SpecError("the spec has mistakes: " + "; ".join(faults), remedy=remedy)
@@ -278,7 +278,7 @@ def _parts(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def _named_levels(levels: Any) -> Any:
-    """Return levels in full form; a bare name is that of a column, except for the first."""
+    """Return levels in full form; a bare name is also the name of a column, except for the first level."""
     if not isinstance(levels, list | tuple):
         return levels
     return [

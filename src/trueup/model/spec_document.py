@@ -22,7 +22,7 @@ from trueup.noise import law_named
 
 
 class SpecDocument(SpecPart):
-    """All parts of a spec; `refuse_disagreement` checks that they agree."""
+    """All parts of a spec; `refuse_disagreement` checks that they fit together."""
 
     format: Literal[2] = Field(description="version of this format")
     title: str
@@ -44,7 +44,7 @@ class SpecDocument(SpecPart):
 
     @property
     def limit_columns(self) -> tuple[tuple[str, ...], ...]:
-        """Return for each level the columns of the geography file that hold public numbers of its places: limits, shares."""
+        """Return, for each level, the columns of the geography file with public numbers of its places: limits and shares."""
         held = [(b.level, column) for b in self.constraints.bounds for column in b.columns]
         held += [(self.levels[-1].name, column) for column in self.prior_columns]
         return tuple(
@@ -73,7 +73,7 @@ class SpecDocument(SpecPart):
 
 
 def refuse_disagreement(spec: SpecDocument) -> None:
-    """Refuse a spec whose parts do not fit together: names declared twice or not at all, files that cannot be read.
+    """Refuse a spec whose parts do not fit together, such as by a name that is declared twice or not at all.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def _limits_have_a_file(spec: SpecDocument) -> None:
 
 
 def _columns_are_free(spec: SpecDocument) -> None:
-    """Refuse a column name that is used for two of keys, attributes and counts."""
+    """Refuse a column name that serves two of keys, attributes and counts."""
     keys = ["id"] if spec.parents else [level.key for level in spec.levels]
     refuse_taken_columns(spec.levels, spec.attributes, keys)
     held = {spec.table.count, *(name for cell in spec.table.cells for name in parse_sum(cell.count))}
@@ -161,7 +161,7 @@ def _margins_of_spec(spec: SpecDocument):
 
 
 def _refuse_misnamed(spec: SpecDocument, names: Collection[str], where: str) -> None:
-    """Refuse margins and conditions that name an attribute twice."""
+    """Refuse margins and conditions that name an unknown attribute, or one attribute twice."""
     for name in names:
         refuse_unknown_name(name, [view for a in spec.attributes for view in a.views], "attribute", where)
     for attribute in spec.attributes:
@@ -187,7 +187,7 @@ def _conditions_are_known(spec: SpecDocument) -> None:
 
 
 def _conditions_of_invariants(spec: SpecDocument) -> list[dict[str, str]]:
-    """Check the conditions of invariants on attributes."""
+    """Return the attribute conditions of invariants, after checks of the names."""
     levels, found = [level.name for level in spec.levels], []
     for condition in (each for part in spec.constraints.invariants for each in part.where):
         found.append({name: value for name, value in condition.items() if name not in levels})
@@ -225,7 +225,7 @@ def _units_hold_records(spec: SpecDocument) -> None:
 
 
 def _tables_are_two(spec: SpecDocument) -> None:
-    """Refuse parts for two linked tables if there is one table."""
+    """Refuse the keys for two linked tables in a spec of one table."""
     join = spec.table.join
     if join is None:
         for name, attribute in ((a.name, a) for a in spec.attributes):

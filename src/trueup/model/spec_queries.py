@@ -1,4 +1,4 @@
-"""The parts of a spec for measurements, their privacy loss, and constraints on published counts."""
+"""The parts of a spec on measurements, their privacy loss, and constraints on published counts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Limit = Annotated[int, Field(ge=-_LARGEST, le=_LARGEST)] | Name | None
 
 
 class ContributionPart(SpecPart):
-    """The bound on how many groups of a query one unit of privacy contributes to."""
+    """The largest number of groups of a query to which one protected unit contributes."""
 
     cells: int = Field(gt=0, le=_LARGEST, description="how many groups one unit can touch")
     each: int = Field(1, gt=0, le=_LARGEST, description="by how much it can change each of them")
@@ -101,12 +101,12 @@ class Query(SpecPart):
 
     @property
     def currency(self) -> Currency:
-        """Return the currency of the budget."""
+        """Return the unit of the budget: epsilon or rho."""
         return "epsilon" if self.epsilon is not None else "rho"
 
     @property
     def budgets(self) -> dict[str, Fraction]:
-        """Return the exact budget per level."""
+        """Return the exact budget of each level."""
         amount = self.epsilon if self.epsilon is not None else self.rho
         if isinstance(amount, dict):
             return amount
@@ -141,7 +141,7 @@ class LeftOutPart(SpecPart):
 
     @property
     def currency(self) -> Currency:
-        """Return the currency of the budget."""
+        """Return the unit of the budget: epsilon or rho."""
         return "epsilon" if self.epsilon is not None else "rho"
 
     @property
@@ -151,7 +151,7 @@ class LeftOutPart(SpecPart):
 
 
 class MarginPart(SpecPart):
-    """A margin: a level by some attributes."""
+    """A margin: the places of a level, crossed with some attributes."""
 
     level: str
     attributes: tuple[str, ...] = ()
@@ -209,7 +209,7 @@ class BoundPart(MarginPart):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns of the geography file that hold its limits."""
+        """Return the columns of the geography file that hold the bound's limits."""
         return tuple(limit for limit in (self.lower, self.upper) if isinstance(limit, str))
 
 

@@ -35,7 +35,7 @@ _LARGEST = 2**62
 
 
 class SpecPart(BaseModel):
-    """A part of the spec, frozen, which refuses unknown keys."""
+    """A frozen part of the spec that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
 
@@ -50,7 +50,7 @@ class Level(SpecPart):
 
     @property
     def key(self) -> str:
-        """Return the key column in published tables: its own column, or its name if a figure has that column."""
+        """Return a level's key column in published tables: the column itself, or the level's name if a figure has that name."""
         own = self.column is not None and self.prefix is None and not is_figure(self.column)
         return self.column if own else self.name  # pyright: ignore[reportReturnType]
 
@@ -70,7 +70,7 @@ class RecodePart(SpecPart):
 
 
 def bin_labels(bins: Sequence[int]) -> tuple[str, ...]:
-    """Return the names of ranges that begin at whole numbers.
+    """Return the names of the ranges that begin at the given whole numbers.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class AttributePart(SpecPart):
     @model_validator(mode="before")
     @classmethod
     def _with_values(cls, given: Any) -> Any:
-        """Add values for bins, for what is not listed and for what is missing."""
+        """Complete an attribute's values: those of bins, one for values not listed, and one for missing values."""
         if not isinstance(given, dict):
             return given
         values, bins = given.get("values", ()), given.get("bins", ())
@@ -135,7 +135,7 @@ class AttributePart(SpecPart):
 
     @property
     def is_read(self) -> bool:
-        """Return True if a row's value must be translated to the domain."""
+        """Return True if the values in rows must be translated to the attribute's values."""
         return bool(self.bins or self.date or self.fold or self.other is not None or self.missing is not None)
 
     @model_validator(mode="after")
@@ -182,7 +182,7 @@ class AttributePart(SpecPart):
         return self
 
     def crossed(self, first: str, second: str) -> str:
-        """Return advice on one recode that replaces two views."""
+        """Return advice to declare one recode that replaces two crossing recodes."""
         groups: dict[tuple[str, str], list[str]] = {}
         for value in self.values:
             groups.setdefault((self._group(first, value), self._group(second, value)), []).append(value)
@@ -298,7 +298,7 @@ class TablePart(SpecPart):
     )
 
     def in_rows(self, attributes: Sequence[AttributePart]) -> tuple[AttributePart, ...]:
-        """Return the attributes that rows state in columns of their own."""
+        """Return the attributes whose values rows state in columns of their own."""
         named = {name for cell in self.cells for name in cell.where}
         return tuple(part for part in attributes if part.name not in named)
 
@@ -325,13 +325,13 @@ class TablePart(SpecPart):
 
 
 class RecordsPart(SpecPart):
-    """The largest number of records of a table that one unit of privacy holds."""
+    """The largest number of records of a table that belong to one protected unit."""
 
     records: int = Field(gt=0, le=_LARGEST, description="how many records one unit holds, or keeps, at most")
 
 
 class Privacy(SpecPart):
-    """The unit of privacy and the neighbour relation."""
+    """The protected unit and the neighbour relation."""
 
     unit: Name
     neighbours: Literal["add-remove", "replace"]

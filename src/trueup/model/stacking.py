@@ -34,7 +34,7 @@ Values = dict[str, list[str]]
 
 
 class View(NamedTuple):
-    """A query's view of an attribute of one table: the groups of its values."""
+    """A query's grouping of an attribute of one table: the values in each group."""
 
     name: str
     of: str
@@ -42,7 +42,7 @@ class View(NamedTuple):
 
 
 def stacked(document: Any) -> Any:
-    """Rewrite a spec's document; return it unchanged if it links no tables or is malformed."""
+    """Return the document of a spec as one of a single table; unchanged if it links no tables or is malformed."""
     table = document.get("table") if isinstance(document, Mapping) else None
     join = table.get("join") if isinstance(table, Mapping) else None
     if not isinstance(join, Mapping) or "attribute" in join:
@@ -102,7 +102,7 @@ class _Stack:
         self.views[COUNTED_UNIT] = []
 
     def _most(self) -> int:
-        """Return how many persons a household keeps."""
+        """Return the largest number of persons that a household keeps."""
         held = self.given["privacy"].get("contribution")
         most = held.get("records") if isinstance(held, Mapping) else held
         if isinstance(most, int) and not isinstance(most, bool) and most >= 1:
@@ -134,7 +134,7 @@ class _Stack:
         return (attribute["of"] == self.person) == (table == self.person)
 
     def _shared(self) -> list[str]:
-        """Return the household attributes by which persons are counted."""
+        """Return the household attributes by which queries count persons."""
         views = {name: a for a in self.attributes for name in self._views_of(a)}
         found = []
         for query in self.given.get("query", ()):
@@ -153,7 +153,7 @@ class _Stack:
 
     @staticmethod
     def _views_of(attribute: Mapping) -> dict[Any, Values]:
-        """Return the values of every group of an attribute and its recodes."""
+        """Return the values in every group of an attribute and of its recodes, by name."""
         own = {attribute.get("name"): {v: [v] for v in attribute.get("values", ())}}
         return own | {r.get("name"): dict(r.get("groups", {})) for r in attribute.get("recode", ())}
 
@@ -189,7 +189,7 @@ class _Stack:
         }
 
     def _counted(self) -> list[dict[str, Any]]:
-        """Return the attributes that count persons, first the one that counts all."""
+        """Return the attributes that count persons; the one that counts all persons comes first."""
         found = [a for a in self.attributes if "persons" in a]
         if len([a for a in found if not a["persons"]]) != 1:
             raise ValueError(
@@ -235,7 +235,7 @@ class _Stack:
                 )
 
     def _condition(self, link: Mapping, name: str, values: Any) -> View:
-        """Return the view of persons that separates the counted ones from the others."""
+        """Return the grouping of persons into those that an attribute counts and the others."""
         attribute = next((a for a in self.own[self.person] if name in self._views_of(a)), None)
         where = f"attribute '{link['name']}'"
         if attribute is None or len(link["persons"]) != 1:
@@ -257,7 +257,7 @@ class _Stack:
         return View(f"counted in {link['name']}", attribute["name"], {"yes": inside, "no": rest})
 
     def view(self, table: str, parts: Sequence[View]) -> str:
-        """Return the recode of records by some attributes of one table."""
+        """Return the name of the recode of records that tells apart the groups of some attributes of one table."""
         if not parts:
             return COUNTED_UNIT
         names = [a["name"] for a in self.own[table]]
@@ -322,7 +322,7 @@ class _Stack:
         return found
 
     def _named(self, table: str, names: Sequence[str], where: str) -> tuple[list[View], list[str]]:
-        """Return the views that a query names: of one table, and of both."""
+        """Return the groupings that a query names for its own table, and the names of attributes of both tables."""
         own, shared = [], []
         for name in names:
             attribute = next((a for a in self.attributes if name in self._views_of(a)), None)
@@ -354,7 +354,7 @@ class _Stack:
         return given
 
     def _zeros(self, zero: Mapping[str, str]) -> list[dict[str, str]]:
-        """Return a combination of attribute values as conditions on all kinds of records with it."""
+        """Return a structural zero of one table as conditions on all kinds of records with the given values."""
         both = {name: value for name, value in zero.items() if name in self.shared}
         rest = {name: value for name, value in zero.items() if name not in both}
         if not rest:

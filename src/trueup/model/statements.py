@@ -80,7 +80,7 @@ def _zcdp(loss: Loss, parts: Sequence[NoisePart]) -> str:
 def _shared(
     spec: Spec, constraints: Constraints, change: Change | str, currency: Currency
 ) -> tuple[str, ...]:
-    """Return sentences on comparing databases with the same invariants."""
+    """Return sentences that say what comparing databases with the same invariants means."""
     rules = f"the invariants{' and structural zeros' if constraints.zeros else ''}"
     if constraints.bounds or constraints.linear:
         rules += " (leaving declared bounds and linear rules out of account)"
@@ -136,14 +136,14 @@ def limited(spec: Spec) -> str:
 
 
 def limited_sentence(spec: Spec | None) -> str:
-    """Return the sentence that counts leave out records beyond a unit's limit."""
+    """Return a sentence that says counts leave out a unit's records beyond the limit; empty without a limit."""
     if spec is None or not (most := limited(spec)):
         return ""
     return f"Every count is of {most} alone: what is beyond that is in none."
 
 
 def _contribution_sentences(spec: Spec) -> Iterator[str]:
-    """Yield how much one unit contributes, and how that is known."""
+    """Yield sentences on how much one unit contributes to each query, and why that is known."""
     unit, limited, join = spec.privacy.unit, spec.privacy.contribution, spec.table.join
     if limited is not None and join is not None:
         yield (

@@ -19,7 +19,7 @@ Figures = Mapping[str, NDArray]
 
 
 def margin_asked(cells: Cells, table: Margin | str, by: str | Sequence[str] = ()) -> Margin:
-    """Return the margin that a table's name and further attributes denote.
+    """Return the margin that a table's name, with further attributes, denotes.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def position_of(cells: Cells, margin: Margin, attribute: str) -> int:
 
 
 def one_column_a_value(cells: Cells, margin: Margin, figure: NDArray, attribute: str) -> dict[str, NDArray]:
-    """Arrange the figures `(groups,)` of a margin with one column for each attribute value.
+    """Return a margin's figures `(groups,)` as columns, one for each value of an attribute.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def one_column_a_value(cells: Cells, margin: Margin, figure: NDArray, attribute:
 
 
 def _of_places(cells: Cells, margin: Margin, columns: Figures) -> dict[str, NDArray]:
-    """Repeat each place for all attribute values of the margin."""
+    """Repeat each place's keys and names for all attribute values of the margin."""
     _, *sizes = cells.margin_shape(margin)
     per_place = int(np.prod(sizes, dtype=np.int64))
     if per_place == 1:
@@ -203,7 +203,7 @@ def _attributes(cells: Cells, margin: Margin) -> dict[str, NDArray]:
 
 
 def probability_of(level: float | str) -> float:
-    """Return the probability of an interval given as a number or as text.
+    """Read the probability of an interval, given as a number or as text such as `90%`.
 
     Examples
     --------

@@ -90,7 +90,7 @@ def _text(text: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return a value as TOML text.
+    """Return a plain value as TOML text.
 
     Examples
     --------
@@ -117,7 +117,7 @@ _DEEP_KEY = re.compile(r"""(?m)(?:^|[\[{,])[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*
 
 
 def read_toml(text: str, what: str = "the spec") -> dict[str, Any]:
-    """Read TOML text; errors name it `what`."""
+    """Read TOML text into a dictionary; `what` names the text in errors."""
     if len(text) > MAX_CHARACTERS:
         raise SpecError(f"{what} has more than {MAX_CHARACTERS:,} characters", needed="a spec in TOML")
     if _DEEP_KEY.search(text):
@@ -139,7 +139,7 @@ def read_toml(text: str, what: str = "the spec") -> dict[str, Any]:
 
 
 def _refuse_vast(value: Any, depth: int = 0) -> None:
-    """Refuse deep nesting and long numbers, which cause other errors later."""
+    """Refuse deeply nested values and very long numbers, which would cause other errors later."""
     if depth > _DEEPEST:
         raise _too_deep()
     if isinstance(value, int) and value.bit_length() > 4 * _LONGEST:
@@ -196,13 +196,13 @@ _CHOICES = {"privacy.neighbours": ": write 'add-remove' or 'replace'"}
 
 
 def innermost(faults: Sequence[Any]) -> list[Any]:
-    """Drop a fault of a part if one inside that part caused it."""
+    """Return the faults without those of a part that a fault inside the part caused."""
     places = [fault["loc"] for fault in faults]
     return [f for f in faults if not any(p != f["loc"] and p[: len(f["loc"])] == f["loc"] for p in places)]
 
 
 def fault_text(fault: Fault, document: Any = None, keys: Collection[str] = ()) -> str:
-    """Return the text of a fault: the key, and what it should hold.
+    """Return a fault in words: the key, and the value that it needs.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def fault_text(fault: Fault, document: Any = None, keys: Collection[str] = ()) -
 
 
 def _said(error: Any) -> str:
-    """Return the text of a part's error in a form that fits into a longer one."""
+    """Return the text of an error in one part so that it fits into a longer sentence."""
     if not isinstance(error, TrueupError):
         return ""
     return "; ".join(
@@ -249,7 +249,7 @@ def _said(error: Any) -> str:
 
 
 def _place_in_spec(loc: Sequence[str | int], document: Any) -> str:
-    """Return words for a place in a spec: an entry of a list by its name, or counted from 1."""
+    """Return words for a position in a spec: entries of lists are called by name, or by number from 1."""
     text, at = "", document
     for key, after in zip(loc, (*loc[1:], None)):
         at = _inside(at, key)

@@ -90,7 +90,7 @@ class Tree:
         limits: Sequence[Mapping[str, NDArray]] = (),
         where: Callable[[int], str] = lambda at: f"row {at + 1}",
     ) -> Tree:
-        """Build the tree from one row per place of the last level.
+        """Build a tree from a list with one row for each place of the last level.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class Tree:
     def from_parents(
         cls, ids: Sequence | NDArray, parents: Sequence | NDArray, levels: Sequence[str] | None = None
     ) -> Tree:
-        """Build the tree from parent pointers; the root's parent is empty or None.
+        """Build a tree from parent pointers; the parent of the root is empty or None.
 
         Raises
         ------
@@ -191,7 +191,7 @@ class Tree:
         return np.concatenate([np.full(self.level_ptr[1], -1), parents])
 
     def ancestors(self, fine: int, coarse: int) -> NDArray[np.int64]:
-        """Return for every place of level `fine` its ancestor's position within level `coarse`."""
+        """Return, for every place of level `fine`, the position of its ancestor on level `coarse`."""
         places = np.arange(self.level_ptr[fine], self.level_ptr[fine + 1])
         for _ in range(fine - coarse):
             places = self.parents[places]
@@ -199,7 +199,7 @@ class Tree:
 
     @cached_property
     def alone(self) -> tuple[NDArray[np.int8], ...]:
-        """Return for every place the highest level at which its ancestor contains no other place of its level.
+        """Return, for every place, the highest level at which its ancestor contains no other place of the same level.
 
         Examples
         --------
@@ -218,11 +218,11 @@ class Tree:
         return tops
 
     def leaf_ptr(self, level: int) -> NDArray[np.int64]:
-        """Return pointers `(size + 1,)`: place `i` contains the leaves `leaf_ptr[i]:leaf_ptr[i + 1]`."""
+        """Return pointers `(size + 1,)`: place `i` of a level contains the leaves `leaf_ptr[i]:leaf_ptr[i + 1]`."""
         return self.starts(level, len(self.levels) - 1)
 
     def starts(self, coarse: int, fine: int) -> NDArray[np.int64]:
-        """Return pointers `(size + 1,)` to the first descendant of each place of level `coarse` on level `fine`."""
+        """Return pointers `(size + 1,)` to the first descendant on level `fine` of each place of level `coarse`."""
         edges = np.arange(self.level_ptr[coarse], self.level_ptr[coarse + 1] + 1)
         for _ in range(fine - coarse):
             edges = self.child_ptr[edges]
@@ -253,7 +253,7 @@ class Tree:
         )
 
     def only(self, level: int, places: NDArray[np.int64]) -> tuple[Tree, NDArray[np.int64]]:
-        """Keep some places of a level, with all below and above; also return the kept leaves.
+        """Return the tree of some places of a level with all places below and above them, and the kept leaves.
 
         Examples
         --------
@@ -284,7 +284,7 @@ class Tree:
         ), kept[-1]
 
     def _children(self, level: int) -> NDArray[np.int64]:
-        """Return how many children each place of a level has."""
+        """Return the number of children of each place of a level."""
         return np.diff(self.child_ptr[self.level_ptr[level] : self.level_ptr[level + 1] + 1])
 
     def labels(self, level: str) -> list[str]:

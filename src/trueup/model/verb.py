@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 def takes_records(verb: Callable[P, R]) -> Callable[P, R]:
-    """Refuse, by name, an argument that is not a record of the annotated type.
+    """Return a verb that refuses, by name, an argument whose type is not the annotated record.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def _refuse_unknown_options(verb: str, expected: Signature, options: Mapping[str
 
 
 def _refuse_other_kinds(verb: str, name: str, annotation: str, given: Any) -> None:
-    """Compare records by the names of their types, without importing these."""
+    """Refuse a value of the wrong record type; types are compared by name, without importing them."""
     several = {kind: type_ for kind, type_ in _SEVERAL.items() if kind in annotation}
     for kind in several:
         annotation = annotation.replace(f" | {kind}", "")
@@ -87,7 +87,7 @@ def _refuse_other_kinds(verb: str, name: str, annotation: str, given: Any) -> No
 
 
 class Named(Protocol):
-    """A method: a frozen dataclass whose fields are its parameters."""
+    """The interface of a method, which is a frozen dataclass with parameters as fields."""
 
     name: ClassVar[str]
     structures: ClassVar[frozenset[str]]
@@ -97,7 +97,7 @@ M = TypeVar("M", bound=Named)
 
 
 def make(kinds: Sequence[type[M]], noun: str, name: str, parameters: Mapping[str, Any]) -> M:
-    """Make a method from its name and parameters.
+    """Return the method with the given name and parameters.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def make(kinds: Sequence[type[M]], noun: str, name: str, parameters: Mapping[str
 
 
 def entry_of(entry: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """Split a spec's entry into the method's name (None if not named) and its parameters."""
+    """Return the name of a method (None if not named) and its parameters from a spec's entry."""
     parameters = dict(entry)
     name = parameters.pop("method", None)
     return None if name is None else str(name), parameters
@@ -150,7 +150,7 @@ def refuse_method(method: Named, why: str | None) -> None:
 
 
 def describe(method: Named) -> dict[str, Any]:
-    """Return name and parameters of a method, for records."""
+    """Return a method's name and parameters as plain values, for records."""
     return {"method": method.name, **asdict(method)}  # pyright: ignore[reportArgumentType]
 
 

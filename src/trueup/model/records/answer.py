@@ -54,7 +54,7 @@ class PosteriorAnswer(ThreeLines):
 
     @property
     def draws(self) -> NDArray:
-        """Return `(chains, draws)` values of the one quantity, or `(chains, draws, k)` of those of places."""
+        """Return the values of the quantity in each draw: `(chains, draws)`, or `(chains, draws, k)` for `k` places."""
         return self.asked.draws[..., 0] if self.asked.names is None else self.asked.draws
 
     @property
@@ -68,7 +68,7 @@ class PosteriorAnswer(ThreeLines):
         return float(self.figures()["probability"][0])
 
     def figures(self) -> dict[str, NDArray]:
-        """Return columns of one row, or of a row for each place.
+        """Return figures of the answer as columns, with one row, or one for each place.
 
         Returns
         -------
@@ -89,7 +89,7 @@ class PosteriorAnswer(ThreeLines):
 
     @property
     def rests_on(self) -> str:
-        """Return a sentence on the draws and the record on which the answer is based."""
+        """Return words for the number and kind of draws and the record on which the answer is based."""
         chains, draws, _ = self.posterior.draws.shape
         return f"{chains * draws:,} {self.posterior.drawn.kind}, of the record {self.posterior.source[:12] or 'not named'}"
 
@@ -149,12 +149,12 @@ class CountChanges(ThreeLines):
 
     @property
     def direction(self) -> NDArray:
-        """Return `(k,)` the sign that the interval shows: more, fewer, or `not known` if it contains 0."""
+        """Return, for each change `(k,)`, `more` or `fewer` as the interval shows, or `not known` if the interval contains 0."""
         low, high = self.figures["low"], self.figures["high"]
         return np.where(low > 0, "more", np.where(high < 0, "fewer", "not known"))
 
     def columns(self) -> dict[str, NDArray]:
-        """Return labels, figures and the direction of every change."""
+        """Return the labels, figures and direction of every change, as columns."""
         return {**self.labels, **self.figures, "direction": self.direction}
 
     def to_frame(self, *, backend: str | None = None) -> Any:

@@ -33,7 +33,7 @@ _COMPARED: dict[type, Callable] = {
 
 
 def _whole_or_real(operation: Callable) -> Callable:
-    """Return the operation in whole numbers if results stay below 2^62, else in real numbers."""
+    """Return an operation that uses whole numbers if its results stay below 2^62, else real numbers."""
 
     def combine(left: NDArray, right: NDArray) -> NDArray:
         real = operation(left.astype(float), right.astype(float))
@@ -52,7 +52,7 @@ _COMBINED: dict[type, Callable] = {
 
 @dataclass(frozen=True, eq=False)
 class AskedDraws:
-    """Draws that answer a question.
+    """The values that a question has in each draw, for one quantity or for each place.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class _Reader:
         raise self._error("holds what cannot be computed")
 
     def _refuse_crossed(self, left: ast.expr, right: ast.expr) -> None:
-        """Refuse a ratio of one place's count to those of all places of a level, which looks like a share."""
+        """Refuse a ratio of one place's count to the counts of all places of a level, because it looks like a share."""
         above, below = (self.names.find(n) if (n := _name(node)) else None for node in (left, right))
         if above is None or below is None or not above.single or below.single:
             return
@@ -177,7 +177,7 @@ class _Reader:
             )
 
     def _combined(self, left: AskedDraws, right: AskedDraws, combine: Callable) -> AskedDraws:
-        """Combine two quantities, pairing each place with the one above it in the hierarchy."""
+        """Combine two quantities of places; each place of the lower level is paired with the place above it."""
         levels = self.names.cells.tree.levels
         if left.level in levels and right.level in levels:
             finer = max(left.level, right.level, key=levels.index)
@@ -206,7 +206,7 @@ class _Reader:
         )
 
     def _rank(self, node: ast.expr) -> AskedDraws:
-        """Rank one place, or every place, within its level by any quantity; 1 is the largest."""
+        """Return the rank of one place, or of every place, within its level by any quantity; rank 1 is the largest."""
         if (name := _name(node)) is not None:
             count = self.names.find(name)
             if count.single:
@@ -223,12 +223,12 @@ class _Reader:
 
 
 def _name(node: ast.expr) -> str | None:
-    """Return the name that an operand is, if it is one alone."""
+    """Return the name if an operand consists of one name alone, else None."""
     name = node.id if isinstance(node, ast.Name) else getattr(node, "value", None)
     return name if isinstance(name, str) else None
 
 
 def _where_defined(left: NDArray, right: NDArray, holds: NDArray) -> NDArray:
-    """Return 1 where an event holds, 0 where it does not, and NaN where a side is undefined."""
+    """Return 1 where an event holds, 0 where it does not, and NaN where either side of it is undefined."""
     gaps = np.isnan(left) | np.isnan(right)
     return np.where(gaps, np.nan, holds) if gaps.any() else holds.astype(np.int64)

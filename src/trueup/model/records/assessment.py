@@ -178,7 +178,7 @@ class Assessment(ThreeLines):
         return self.replicates < self.asked
 
     def shown_budgets(self, methods: Iterable[object], budgets: Iterable[object]) -> list[str]:
-        """Return the cost of each method: a budget, or a note that it has no guarantee."""
+        """Return the budget of each method as text; comparison methods are marked as without guarantee."""
         others = {method.label for method in self.methods if method.verb == COMPARATOR}
         return [
             "no guarantee" if str(method) in others else str(budget)
@@ -186,7 +186,7 @@ class Assessment(ThreeLines):
         ]
 
     def rows(self, **wanted: str) -> Columns:
-        """Return the rows of the long table that have the wanted values.
+        """Return the rows of the long table whose columns have the given values.
 
         Raises
         ------
@@ -229,7 +229,7 @@ class Assessment(ThreeLines):
         return as_frame(self._known_rows(wanted | ({} if level is None else {"level": level})), backend)
 
     def to_xarray(self, level: str | None = None, **wanted: str) -> Any:
-        """Return rows of the long table as an `xarray.Dataset`: a dimension for each column in which they differ.
+        """Return rows of the long table as an `xarray.Dataset`, with a dimension for each column that varies.
 
         It holds functions of the true counts, and needs the extra `posterior`.
         """

@@ -25,7 +25,7 @@ LOWEST, NEARER = 20, 5
 def shorter_ends(
     quantile: Callable[[float], NDArray], least: NDArray, level: float
 ) -> tuple[NDArray, NDArray]:
-    """Return the ends of the equal-tailed interval, or of one from the least possible value if that is shorter.
+    """Return the ends of the equal-tailed interval, or of one that starts at the least possible value if that is shorter.
 
     Equal tails leave out the least value wherever it has less than `(1 - level) / 2` of the probability, even if values nearby
     are the most probable: where noise is wide, no interval would ever hold a true count of 0. If values fall off from
@@ -53,7 +53,7 @@ def shorter_ends(
 
 
 def interval_of_draws(draws: NDArray, level: float | str) -> tuple[NDArray, NDArray]:
-    """Return the ends of an interval that contains at least `level` of draws `(draws, ...)`.
+    """Return the ends `(...)` of an interval that contains at least the share `level` of draws `(draws, ...)`.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def ends_of_sorted(draws: NDArray, level: float) -> tuple[NDArray, NDArray]:
 
 
 def quantile_at(count: int, probability: float) -> int:
-    """Return the position of a quantile among sorted draws.
+    """Return the position of a quantile among `count` sorted draws.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class Marginals:
     def of_some(
         cls, exact: tuple[NDArray[np.int64], NDArray[np.int64], Reals], groups: NDArray[np.int64]
     ) -> Marginals:
-        """Return the marginals of some counts from the masses of all."""
+        """Return the marginals of some counts, taken from the exact masses of all counts."""
         start, offset, masses = exact
         sizes = np.diff(start)[groups]
         ends = np.cumsum(sizes)
@@ -166,7 +166,7 @@ class Marginals:
         return self.offset[group] + np.arange(len(masses)), masses
 
     def interval(self, level: float | str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the ends of every count's interval: equal tails, or from the least possible count where that is shorter."""
+        """Return the ends of every count's interval: equal-tailed, or from the least possible count if that is shorter."""
         return shorter_ends(self.quantile, self.offset, probability_of(level))
 
     def describe(self, level: float) -> Columns:
@@ -185,14 +185,14 @@ class Marginals:
         }
 
     def _blockwise(self, each: Callable[[_Block], NDArray]) -> NDArray:
-        """Evaluate groups in blocks, to limit memory."""
+        """Return a figure for every group, evaluated in blocks to limit memory."""
         edges = np.append(np.arange(0, len(self.offset), GROUPS_EVALUATED_AT_ONCE), len(self.offset))
         found = [each(_Block.of(self, int(first), int(last))) for first, last in pairwise(edges)]
         return np.concatenate(found) if found else np.zeros(0)
 
 
 class _Block(NamedTuple):
-    """Some groups of `Marginals`; `running` is the sum of all masses before each position."""
+    """A block of groups of `Marginals`, with the running sum of the masses."""
 
     groups: slice
     start: NDArray[np.int64]
@@ -209,7 +209,7 @@ class _Block(NamedTuple):
 
     @property
     def steps(self) -> NDArray[np.int64]:
-        """Return counts above each group's first."""
+        """Return the distance of each mass's count from the first count of its group."""
         return np.arange(len(self.masses)) - np.repeat(self.start[:-1], np.diff(self.start))
 
     def mean(self) -> Reals:
@@ -273,14 +273,14 @@ class Drawn:
     approximate: str = ""
 
     def accepted(self, method: str) -> Drawn:
-        """Return the draws marked as accepted if they passed every test."""
+        """Return the result if the draws passed every test of convergence; raise ConvergenceError otherwise."""
         if self.refused:
             raise ConvergenceError(f"method '{method}' did not converge: {self.refused}")
         return self
 
     @property
     def kind(self) -> str:
-        """Return words for the kind of draws; convergence is claimed only if it is proved.
+        """Return words for the kind of draws; they claim convergence only where it is proved.
 
         Examples
         --------
@@ -298,7 +298,7 @@ class Drawn:
 
 
 class Conflict(NamedTuple):
-    """A query whose noisy counts are further from the posterior than chance explains.
+    """A query whose noisy counts differ more from the posterior than chance explains.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ CERTAIN, UNCERTAIN = 0.1, 90
 
 @dataclass(frozen=True)
 class ErrorClass:
-    """The errors of the counts of a table that are released within a range.
+    """The simulated errors of a table's counts whose released values lie in one range.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class ErrorClass:
 
     @classmethod
     def of(cls, table: Margin, lowest: int, errors: NDArray, *, whole: bool) -> ErrorClass:
-        """Describe simulated errors (e,); `whole` if released counts are whole numbers.
+        """Return the class of simulated errors (e,); `whole` states that released counts are whole numbers.
 
         Examples
         --------
@@ -76,7 +76,7 @@ class ErrorClass:
 
     @classmethod
     def normal(cls, table: Margin, error: float) -> ErrorClass:
-        """Return an unbiased normal error with that standard deviation (counts) for counts of any size.
+        """Return one class for counts of any size: unbiased normal errors with the given standard deviation (counts).
 
         Examples
         --------
@@ -87,7 +87,7 @@ class ErrorClass:
         return cls(table, 0, 0, 0.0, error, tuple(max(ceil(q - 0.5), 0) for q in quantiles))
 
     def as_forecast(self) -> ErrorClass:
-        """Return the class with a margin of at least 1 at 90 % or more, because zeros are not known before a release.
+        """Return the class with a margin of at least 1 at 90 % or more, because a forecast cannot know which counts are zero.
 
         Classes that hardly err (root mean squared error up to `CERTAIN`) stay as they are.
 
@@ -107,12 +107,12 @@ class ErrorClass:
 
 
 def reached_margin(size: NDArray, share: float) -> float:
-    """Return the smallest sorted absolute error (e,) that a given share does not exceed."""
+    """Return the smallest margin that at least a given share of sorted absolute errors (e,) does not exceed."""
     return float(size[max(int(np.ceil(share * len(size) - 1e-9)), 1) - 1])
 
 
 def whole_margin(size: NDArray, share: float) -> int:
-    """Return the margin of error from ordered absolute whole errors (e,).
+    """Return the whole margin of error for a given share of sorted absolute errors (e,).
 
     The least that reaches the share; from `COARSE_MARGIN_COUNTS` on the one below it where that is nearer to the share and misses
     it by at most a fifth of the remainder (88 % for 90 %).
@@ -153,7 +153,7 @@ class ExpectedErrors:
 
     @cached_property
     def tables(self) -> dict[Margin, tuple[ErrorClass, ...]]:
-        """Return the classes of each table."""
+        """Return the error classes of each table."""
         return {table: tuple(c for c in self.classes if c.table == table) for table in self._names}
 
     @property
@@ -161,7 +161,7 @@ class ExpectedErrors:
         return list(dict.fromkeys(c.table for c in self.classes))
 
     def at(self, errors: Mapping[Margin, NDArray]) -> ExpectedErrors:
-        """Return the record with normal errors for some tables."""
+        """Return the record with normal errors in place of the simulated ones for some tables."""
         root = {table: float(np.sqrt(np.square(e).mean())) for table, e in errors.items()}
         rows = (
             (ErrorClass.normal(table, root[table]),) if table in root else classes
@@ -189,7 +189,7 @@ class ExpectedErrors:
         return found
 
     def margin_of_error(self, table: Margin, counts: NDArray, level: str | float = "90%") -> NDArray | None:
-        """Return the margin of error (counts) of released counts (groups,); None for a table without figures.
+        """Return the margin of error (counts) of each released count (groups,); None if the table has no figures.
 
         Raises
         ------
@@ -204,13 +204,13 @@ class ExpectedErrors:
         return np.array([c.margin(confidence) for c in classes], dtype=np.float64)[at]
 
     def written(self) -> dict[str, Any]:
-        """Return plain numbers and text for a manifest."""
+        """Return the record as plain numbers and text for a manifest."""
         rows = [asdict(c) | {"table": _margin_out(c.table)} for c in self.classes]
         return {"note": self.note, "confidences": list(CONFIDENCES), "classes": rows}
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> ExpectedErrors:
-        """Read back what `written` returned.
+        """Return the record that `written` turned into plain numbers and text.
 
         Examples
         --------
@@ -243,7 +243,7 @@ def _margin_out(table: Margin) -> dict[str, Any]:
 
 
 def read_confidence(level: str | float) -> int:
-    """Read a percentage, as `"90%"` or 0.9.
+    """Read a probability such as `"90%"` or 0.9 as a percentage for which margins of error are kept.
 
     Examples
     --------
@@ -260,7 +260,7 @@ def read_confidence(level: str | float) -> int:
 
 
 def error_classes(table: Margin, released: NDArray, errors: NDArray, *, whole: bool) -> list[ErrorClass]:
-    """Sort simulated errors (e,) into classes by the size of the released counts (e,), joining small classes.
+    """Sort simulated errors (e,) into classes by the size of the released count (e,); small classes are joined.
 
     Examples
     --------
@@ -276,7 +276,7 @@ def error_classes(table: Margin, released: NDArray, errors: NDArray, *, whole: b
 
 
 def _joined(counts: Sequence[int] | NDArray) -> list[tuple[int, int]]:
-    """Return ranges of size classes that each hold enough counts; a small rest joins the last range."""
+    """Return ranges of size classes that together hold enough counts; a small rest joins the last range."""
     ranges, first, held = [], 0, 0
     for k, count in enumerate(counts):
         first, held = (k, count) if not held else (first, held + count)

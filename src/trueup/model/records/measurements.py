@@ -103,7 +103,7 @@ class Measurements(Tabled):
             _refuse_unusable(self.cells, header, values)
 
     def _lines(self) -> tuple[str, str, str]:
-        """Return three lines that describe the record, without counts."""
+        """Return three lines that describe the record; they state no counts."""
         title = self.spec.title if self.spec else "spec not known"
         tables = dict.fromkeys(str(header.margin) for header in self.headers)
         cost = self.guarantee.line
@@ -157,16 +157,16 @@ class Measurements(Tabled):
         return {"exact" if exact.all() else "noisy": values, "margin of error": reach}
 
     def exact(self, margin: Margin | str) -> NDArray[np.bool_]:
-        """Return a mask of the groups of a margin that are published as enumerated."""
+        """Return a mask of the groups of a margin that are published exactly."""
         return self._best(margin, 0.5)[2]
 
     def noisy(self, margin: Margin | str) -> NDArray:
-        """Return noisy counts `(groups,)` of a margin, each the one of least variance; masked if there is none."""
+        """Return the noisy counts `(groups,)` of a margin, for each group the value of least variance; masked without one."""
         values, _, exact = self._best(margin, 0.5)
         return np.ma.masked_where(exact, values)
 
     def _best(self, margin: Margin | str, level: float) -> tuple[NDArray, NDArray, NDArray[np.bool_]]:
-        """Return each group's value of least variance, its margin of error, and whether it is exact; masked if not measured."""
+        """Return each group's value of least variance, its margin of error, and True if exact; masked if not measured."""
         margin = canonical(self.cells, self.cells.margin(margin))
         size = self.cells.size(margin)
         kind = np.result_type(np.int64, *(part.dtype for part in self.values))
@@ -188,7 +188,7 @@ class Measurements(Tabled):
 
     @cached_property
     def value_bounds(self) -> tuple[Bound, ...]:
-        """Return the bounds that perturbed values imply for their counts, one per header."""
+        """Return the bounds on true counts that perturbed values imply, one for each header."""
         found = []
         for header, values in zip(self.headers, self.values):
             if header.law.additive:
@@ -202,7 +202,7 @@ class Measurements(Tabled):
         return tuple(found)
 
     def of(self, problem: Problem, frame: str | None) -> Measurements:
-        """Return the measurements with the problem that they belong to.
+        """Return the measurements joined to the problem that was measured.
 
         How many rows the table must have held is nothing that a publishable record says.
         """
@@ -211,7 +211,7 @@ class Measurements(Tabled):
         return known
 
     def by(self, spec: Spec | Problem | None) -> Problem:
-        """Return the problem of another spec with the same cells, or the record's own.
+        """Return the problem of the given spec on the record's cells, or the record's own problem.
 
         Raises
         ------
@@ -228,7 +228,7 @@ class Measurements(Tabled):
         return own
 
     def rng(self) -> np.random.Generator:
-        """Return the generator of post-processing, seeded from the public digest."""
+        """Return the random generator for post-processing, seeded from the public digest."""
         return np.random.default_rng(int(self.digest, 16))
 
 

@@ -17,7 +17,7 @@ from trueup.model.cells import Cells, Margin
 
 
 class OwnAreas(Protocol):
-    """Areas that cut across the hierarchy; see `trueup.planning.AreaTable`."""
+    """An interface for areas that cut across the hierarchy; see `trueup.planning.AreaTable`."""
 
     @property
     def column(self) -> str:
@@ -31,18 +31,18 @@ class OwnAreas(Protocol):
 
     @property
     def area(self) -> NDArray[np.int64]:
-        """Return the area of each place in `leaf`."""
+        """Return the number of the area that contains each place in `leaf`."""
         ...
 
     @property
     def leaf(self) -> NDArray[np.int64]:
-        """Return the places of the last level in areas."""
+        """Return the places of the last level that lie in areas."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class PlacesAsked:
-    """Places or areas, each a list of places of the last level.
+    """Places or areas that a question names, each as a list of places of the last level.
 
     Attributes
     ----------
@@ -61,20 +61,20 @@ class PlacesAsked:
 
     @classmethod
     def of_level(cls, cells: Cells, level: str) -> PlacesAsked:
-        """List all places of a level."""
+        """Return all places of a level."""
         tree = cells.tree
         leaves = np.arange(tree.sizes[-1])
         return cls(level, tuple(tree.labels(level)), leaves, tree.leaf_ptr(tree.level(level)))
 
     @classmethod
     def of_areas(cls, own: OwnAreas) -> PlacesAsked:
-        """List areas off the hierarchy."""
+        """Return areas that cut across the hierarchy, each as a list of places."""
         order = np.argsort(own.area, kind="stable")
         edges = np.searchsorted(own.area[order], np.arange(len(own.names) + 1))
         return cls(own.column, own.names, own.leaf[order], edges)
 
     def only(self, at: int) -> PlacesAsked:
-        """Keep one of the places."""
+        """Return one of the places."""
         leaf = self.leaf[self.edges[at] : self.edges[at + 1]]
         return PlacesAsked(self.level, self.names[at : at + 1], leaf, np.array([0, leaf.size]))
 
@@ -101,7 +101,7 @@ class Count:
     single: bool
 
     def draws(self, cells: Cells, draws: NDArray, places: PlacesAsked | None = None) -> NDArray:
-        """Sum draws `(chains, draws, n)` of the finest cells to `(chains, draws, k)` counts of its places.
+        """Sum draws `(chains, draws, n)` of the finest cells into `(chains, draws, k)` counts of `k` places.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class Count:
         return np.add.reduceat(sums, places.edges[:-1], axis=2)
 
     def _in_a_table(self, cells: Cells, draws: NDArray, places: PlacesAsked) -> NDArray:
-        """Sum draws of a family within one table that has these counts."""
+        """Sum draws of a family over the cells of one table that contains the counts."""
         tree, last = cells.tree, len(cells.tree.levels) - 1
         level = tree.level(places.level) if places.level in tree.levels else last
         margin = cells.margin(Margin(tree.levels[level], tuple(self.values)))
@@ -176,7 +176,7 @@ class Names:
         raise self._unknown(name, parts)
 
     def _values(self, parts: list[str]) -> dict[str, str] | None:
-        """Read attribute values; return None if one is unknown."""
+        """Read attribute values from parts such as `sex=f`; return None if one is unknown."""
         known = {r.name: r.values for a in self.cells.attributes for r in a.views}
         pairs = [(part.partition("=")[0], part.partition("=")[2]) for part in parts]
         if any(name not in known or value not in known[name] for name, value in pairs):
@@ -188,7 +188,7 @@ class Names:
         return dict(pairs)
 
     def _places(self, text: str) -> tuple[PlacesAsked, PlacesAsked, bool] | None:
-        """Return the named places, all places of their level, and whether a single one is named; None if unknown."""
+        """Return the named places, all places of their level, and True if a single place is named; None if unknown."""
         if not text and self.cells.tree.sizes[0] == 1:
             text = self.cells.tree.levels[0]
         level, equals, key = text.partition("=")
@@ -209,7 +209,7 @@ class Names:
         return None
 
     def _other_names(self, every: PlacesAsked) -> Iterator[tuple[str, ...]]:
-        """Yield short and readable names of the places of a level."""
+        """Yield the short names and the readable names of the places of a level."""
         tree = self.cells.tree
         if every.level not in tree.levels:
             return
@@ -237,7 +237,7 @@ class Names:
                 )
 
     def _unknown(self, name: str, parts: list[str]) -> SpecError:
-        """Return the error for an unknown name, with its fault and the draws that could answer."""
+        """Return the error for an unknown name, which states what is wrong and which names the draws know."""
         for part in parts[1:]:
             if error := self._unknown_value(part):
                 return error

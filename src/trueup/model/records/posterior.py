@@ -42,7 +42,7 @@ RANKED_COUNTS = 1 << 25
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Posterior(Tabled):
-    """The posterior of the true counts: draws of all `n` cells, exact marginals where they exist.
+    """The posterior of the true counts: draws of all `n` cells, and exact marginals where they exist.
 
     Attributes
     ----------
@@ -111,17 +111,17 @@ class Posterior(Tabled):
 
     @property
     def shows_counts(self) -> bool:
-        """Return True: its draws are in memory."""
+        """Return True, because all draws are in memory."""
         return True
 
     @property
     def draws(self) -> NDArray:
-        """Return `(chains, draws, n)` counts of the finest cells."""
+        """Return draws `(chains, draws, n)` of the finest cells' counts."""
         return self.drawn.draws
 
     @property
     def prior(self) -> str:
-        """Return the prior in words."""
+        """Return words that name the prior and its parameters."""
         given = self.method.get("prior")
         if given is None:
             return "a flat prior on all counts that the rules allow"
@@ -129,7 +129,7 @@ class Posterior(Tabled):
 
     @property
     def promise(self) -> str:
-        """Return a sentence on what the intervals promise, for which counts, and under which conditions."""
+        """Return a sentence that states the probability of the intervals, the counts they cover, and the conditions."""
         return " ".join(filter(None, (self._promised, self.counted or limited_sentence(self.spec))))
 
     @property
@@ -179,7 +179,7 @@ class Posterior(Tabled):
         return [held, *known["doubts"]]
 
     def sums(self, margin: Margin | str) -> NDArray:
-        """Return draws `(chains, draws, groups)` of a margin."""
+        """Return draws `(chains, draws, groups)` of a margin's counts."""
         return self.cells.sum(self.draws, self.cells.margin(margin))
 
     def _facts(self) -> Mapping[str, Any]:
@@ -187,11 +187,11 @@ class Posterior(Tabled):
         return {"method": str(self.method["method"]), "source": self.source, **flat}
 
     def figures(self, margin: Margin | str, level: float | str | None = None) -> Columns:
-        """Return the columns of `summary` without its labels."""
+        """Return the columns of `summary` except the labels."""
         return {name: column for name, column in self.summary(margin, level).items() if name != "label"}
 
     def area(self, places: Area) -> Quantity:
-        """Return draws of the sum over an area, given as places by level.
+        """Return draws of the total count of an area, which is given as places by level.
 
         Raises
         ------
@@ -216,7 +216,7 @@ class Posterior(Tabled):
     def summary(
         self, margin: Margin | str | None = None, level: float | str | None = None, rows: int | None = None
     ) -> Columns:
-        """Describe every count of a margin (by default the finest), or its first `rows`.
+        """Return figures of every count of a margin (by default the finest), or of its first `rows` counts, as columns.
 
         Returns
         -------
@@ -239,7 +239,7 @@ class Posterior(Tabled):
         return {"label": labels, **{k: np.concatenate([p[k] for p in pieces])[:size] for k in pieces[0]}}
 
     def _in_pieces(self, margin: Margin) -> Iterator[NDArray]:
-        """Yield draws of a margin in pieces, to limit memory."""
+        """Yield draws of a margin's counts in pieces, to limit memory."""
         cells, (chains, draws, n) = self.cells, self.draws.shape
         places = max(1, DRAWS_DESCRIBED_AT_ONCE // max(chains * draws * (n // cells.shape[0]), 1))
         if (
@@ -256,13 +256,13 @@ class Posterior(Tabled):
             yield own.reshape(chains, draws, -1)
 
     def describe(self, draws: NDArray, level: float) -> Columns:
-        """Return the columns of `summary` without its labels, for draws `(chains, draws, k)` of any quantities."""
+        """Return the columns of `summary` except the labels, for draws `(chains, draws, k)` of any quantities."""
         return describe_draws(
             draws, level, independent=self.drawn.independent, ranked=self.draws.size <= RANKED_COUNTS
         )
 
     def quantity(self, expression: str) -> Quantity:
-        """Return draws of a sum of places or cells, named by their labels.
+        """Return draws of a linear sum of counts, which the expression names by their labels.
 
         Labels with other characters than letters are quoted: `"'01/001' + '01/003'"`. Places may be named by their level, too:
         `"'county=01/001'"`.
@@ -275,7 +275,7 @@ class Posterior(Tabled):
         return Quantity(expression, self._combine(parse_sum(expression)))
 
     def ratio(self, numerator: str, denominator: str) -> Quantity:
-        """Return draws of a ratio (or share) of two sums: NaN where the denominator is 0, see `Quantity.undefined`.
+        """Return draws of the ratio (or share) of two sums; NaN where the denominator is 0, see `Quantity.undefined`.
 
         Examples
         --------
@@ -318,7 +318,7 @@ class Posterior(Tabled):
         return np.asarray(total)
 
     def _counted(self, name: str) -> NDArray:
-        """Return draws `(chains, draws)` of a count given by its label or a name in questions."""
+        """Return draws `(chains, draws)` of one count, given its label or a name as in questions."""
         if name not in self._labels.found:
             from trueup.model.records.places_asked import Names
 
@@ -334,7 +334,7 @@ class Posterior(Tabled):
         return (self.draws if whole else self.sums(margin))[..., group]
 
     def ratio_summary(self, level: float | str | None = None, rows: int | None = None) -> Columns:
-        """Return the posterior, the noisy ratio and its Fieller set of every ratio at every reported place.
+        """Return figures of every declared ratio at every reported place: the posterior, the noisy ratio and its Fieller set.
 
         Returns
         -------
@@ -355,7 +355,7 @@ class Posterior(Tabled):
         return {column: np.concatenate([part[column] for part in parts])[:rows] for column in parts[0]}
 
     def _tables_of_levels(self) -> dict[str, NDArray]:
-        """Return draws `(chains, draws, places, k)` of the reported levels, the finest first."""
+        """Return draws `(chains, draws, places, k)` of the `k` cells of a place on each reported level, the finest first."""
         tree, shape = self.cells.tree, self.draws.shape[:2]
         reported = {margin.level for margin in self.drawn.tables} | {tree.levels[-1]}
         names = [name for name in reversed(tree.levels) if name in reported]
@@ -425,7 +425,7 @@ class Posterior(Tabled):
 
 
 def _parameters(prior: Mapping[str, Any]) -> str:
-    """Return the parameters of a prior in brackets."""
+    """Return the parameters of a prior as text in brackets; empty if there are none."""
     more = [f"{k} = {_short(v)}" for k, v in prior.items() if k != "name" and v not in ((), [], None)]
     return f" ({', '.join(more)})" if more else ""
 

@@ -83,12 +83,12 @@ class Quantity(ThreeLines):
         return float(np.quantile(self._known, 0.5, method="inverted_cdf"))
 
     def interval(self, level: float | str = 0.9) -> tuple[float, float, float]:
-        """Return low, high and the share of draws inside; see `interval_of_draws`."""
+        """Return the ends of an interval and the share of draws inside it; see `interval_of_draws`."""
         low, high = interval_of_draws(self._known, level)
         return float(low), float(high), self._share((self._known >= low) & (self._known <= high))
 
     def probability(self, *, below: float = np.inf, above: float = -np.inf) -> float:
-        """Return the share of draws strictly below and strictly above the limits."""
+        """Return the share of draws that lie strictly between the limits `above` and `below`."""
         return self._share((self._known < below) & (self._known > above))
 
     def _share(self, holds: NDArray[np.bool_]) -> float:
@@ -108,12 +108,12 @@ class Ratio:
 
 
 def quotients(above: NDArray, below: NDArray) -> Reals:
-    """Return ratios, NaN where the denominator is 0."""
+    """Return ratios of two arrays, NaN where the denominator is 0."""
     return np.divide(above, below, out=np.full(np.shape(below), np.nan), where=np.asarray(below) != 0)
 
 
 def describe_draws(draws: NDArray, level: float, *, independent: bool, ranked: bool = True) -> Columns:
-    """Describe draws `(chains, draws, k)` of any quantities.
+    """Return figures of draws `(chains, draws, k)` of `k` quantities as columns: mean, sd, interval and diagnostics.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def _diagnostics(draws: NDArray, independent: bool, ranked: bool) -> tuple[Reals
 
 
 def described_where_defined(draws: NDArray, describe: Callable[[NDArray], Columns]) -> Columns:
-    """Describe columns of draws `(chains, draws, k)` over the draws that are not NaN."""
+    """Return figures of draws `(chains, draws, k)` as columns, each from the draws that are not NaN."""
     gaps = np.isnan(draws)
     columns = describe(np.where(gaps, 0.0, draws))
     for k in np.flatnonzero(gaps.any(axis=(0, 1))):
@@ -180,7 +180,7 @@ Weights = tuple[Reals, Reals, float]
 
 
 def ratio_weights(cells: Cells, ratio: Ratio) -> Weights:
-    """Return the coefficients of numerator and denominator, and the constant of the denominator."""
+    """Return the coefficients `(n,)` of a ratio's numerator and denominator, and the constant of the denominator."""
     above = _weights(cells, parse_sum(ratio.numerator))
     below = _weights(cells, parse_sum(ratio.denominator)) if ratio.denominator else np.zeros(len(above))
     return above, below, float(not ratio.denominator)
@@ -193,7 +193,7 @@ def _weights(cells: Cells, terms: Mapping[str, Fraction]) -> Reals:
 def noisy_ratio(
     cells: Cells, noisy: tuple[Reals, Reals], weights: Weights, name: str, level: float
 ) -> Columns:
-    """Return the ratio of noisy values and its Fieller set at every place of the last level.
+    """Return the ratio of noisy values and its Fieller set, as columns, for every place of a level.
 
     Parameters
     ----------

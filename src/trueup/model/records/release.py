@@ -28,7 +28,7 @@ from trueup.model.tables import probability_of
 
 @dataclass(frozen=True)
 class Miss:
-    """The distance of released counts from the noisy ones of a query at a level.
+    """The distance between released and noisy counts of one query at one level.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Miss:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Release(Tabled):
-    """Released counts that add up.
+    """Released counts that add up, with the measurements and the checks that they passed.
 
     Attributes
     ----------
@@ -96,12 +96,12 @@ class Release(Tabled):
 
     @property
     def problem(self) -> Problem | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return the problem that was measured, if its spec is known."""
+        """Return the problem that was measured; None if its spec is not known."""
         return self.measurements.problem
 
     @cached_property
     def expected(self) -> ExpectedErrors | None:
-        """Return the expected errors, from public information alone; None if they were not simulated."""
+        """Return the expected errors, simulated from public information alone; None if they were not simulated."""
         return self.expects(self) if callable(self.expects) else self.expects
 
     @property
@@ -126,17 +126,17 @@ class Release(Tabled):
 
     @property
     def parts(self) -> int:
-        """Return in how many parts it was measured."""
+        """Return the number of parts in which the release was measured."""
         return 1
 
     @property
     def left_out(self) -> LeftOut | None:
-        """Return the noisy number of records that a limit left out, if it was measured."""
+        """Return the noisy number of records that a limit left out; None if it was not measured."""
         return self.measurements.left_out
 
     @cached_property
     def misses(self) -> tuple[Miss, ...]:
-        """Return the distances of its counts from the noisy ones, for every noisy query and level."""
+        """Return the distances between released and noisy counts, for every noisy query and level."""
         if self.guarantee.kind == "none":  # a code has no distance
             return ()
         noisy = [h for h in self.headers if not h.exact]
@@ -162,7 +162,7 @@ class Release(Tabled):
 
     @property
     def frame(self) -> str | None:
-        """Return the library of the dataframe that was given."""
+        """Return the name of the dataframe library of the table that was given."""
         return self.measurements.frame
 
     def _facts(self) -> dict[str, str]:
@@ -172,7 +172,7 @@ class Release(Tabled):
         }
 
     def figures(self, margin: Margin | str, level: float | str | None = None) -> dict[str, NDArray]:
-        """Return the figures of every group of a margin: `released`, `noisy`, `margin of error` (counts); masked without one.
+        """Return a margin's columns `released`, `noisy` and `margin of error` (counts), masked where there is no figure.
 
         Of tables that somebody else published: `released` and `published`, masked where a code stands.
         """
@@ -188,17 +188,17 @@ class Release(Tabled):
 
     @property
     def shows_counts(self) -> bool:
-        """Return True if its counts are in memory."""
+        """Return True if the released counts are in memory."""
         return "counts" in vars(self)
 
     def _shown_figures(self, margin: Margin) -> dict[str, NDArray]:
-        """Return figures for a notebook, without margins of error that would first have to be simulated."""
+        """Return the figures shown in a notebook; margins of error that must first be simulated are left out."""
         if callable(self.expects) and "expected" not in vars(self):
             return {"released": self.sums(margin), "noisy": self.measurements.noisy(margin)}
         return self.figures(margin)
 
     def margin_of_error(self, margin: Margin | str, level: float | str = NINE_OF_TEN) -> NDArray | None:
-        """Return the margin of error (counts) of every released count at the given probability.
+        """Return the margin of error (counts) of every released count of a margin, at the given probability.
 
         It is looked up by the size of the released count where errors were simulated; for tables that are not
         published it is that of least squares (its standard error times the normal quantile), and None without one. Counts that
@@ -227,14 +227,14 @@ class Release(Tabled):
         return self.problem.constraints.known_zeros(margin)
 
     def adjustments(self) -> dict[str, NDArray]:
-        """Return released minus noisy count, for every noisy margin."""
+        """Return released minus noisy counts, for every noisy measurement by name."""
         pairs = zip(self.measurements.headers, self.measurements.values)
         noisy = ((h, v) for h, v in pairs if not h.exact)
         return {f"{h.query} @ {h.margin}": h.sums(self.cells, self.counts) - v for h, v in noisy}
 
 
 def _whole_if_exact(error: NDArray) -> NDArray:
-    """Return numbers as integers if they are whole."""
+    """Return numbers as integers if all are whole, else unchanged."""
     whole = np.rint(error).astype(np.int64) if np.isfinite(error).all() else error
     return whole if np.array_equal(whole, error) else error
 
@@ -244,7 +244,7 @@ MOST, NEARLY_ALL = 0.5, 0.9
 
 
 def unreadable_tables(release: Release) -> Iterator[str]:
-    """Yield a sentence for each published table whose margins of error exceed most of its counts.
+    """Yield a sentence for each published table in which most margins of error exceed the count.
 
     The mean is asked for as well because a small margin exceeds a count of 0, which most counts of a sparse table are.
     """
@@ -256,7 +256,7 @@ def unreadable_tables(release: Release) -> Iterator[str]:
 
 
 def unreadable_forecast(expected: ExpectedErrors | None, cells: Cells, units: int) -> Iterator[str]:
-    """Yield such sentences for made-up populations with `units` in all."""
+    """Yield such sentences before a release, for made-up populations with `units` in all."""
     if expected is None or not all(attribute.partition for attribute in cells.attributes):
         return
     for margin, classes in expected.tables.items():
@@ -281,7 +281,7 @@ def _large_error_sentences(table: str, share: float, whose: str) -> Iterator[str
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReleasedCounts(ThreeLines):
-    """Released counts alone, for `infer` when no measurements were published.
+    """Released counts without measurements, from which `infer` works if none were published.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ NINE_OF_TEN = "90%"
 
 
 class Tabled(ThreeLines):
-    """A record of counts with figures for every group of a margin."""
+    """Base of the records that have figures for every group of a margin."""
 
     cells: Cells
     frame: str | None
@@ -33,23 +33,23 @@ class Tabled(ThreeLines):
 
     @cached_property
     def problem(self) -> Problem | None:
-        """Return the problem of its spec and cells, made once; None if the spec is not known."""
+        """Return the problem of the record's spec and cells, made once; None if the spec is not known."""
         return None if self.spec is None else Problem(self.spec, self.cells)
 
     def figures(self, margin: Margin | str, level: float | str | None = None) -> Mapping[str, NDArray]:
-        """Return columns `(groups,)` of figures for every group of a margin; masked where nothing is known."""
+        """Return figures as columns `(groups,)` for every group of a margin; masked where nothing is known."""
         raise NotImplementedError
 
     @property
     def shows_counts(self) -> bool:
-        """Return True if a notebook shows its largest counts."""
+        """Return True if a notebook shows the record's largest counts."""
         return False
 
     def _shown_figures(self, margin: Margin) -> Mapping[str, NDArray]:
         return self.figures(margin)
 
     def _repr_html_(self) -> str:
-        """Show the record's lines, and its largest counts with their figures."""
+        """Return HTML with the record's lines, and its largest counts with their figures."""
         return super()._repr_html_() + self._largest_html()
 
     def _largest_html(self) -> str:
@@ -72,7 +72,7 @@ class Tabled(ThreeLines):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
     def _shows(self, margin: Margin) -> bool:
-        """Return True if a level has several places, but few enough to list."""
+        """Return True if a margin's largest counts are shown: its level has several places, but few enough to list."""
         places = self.cells.tree.sizes[self.cells.tree.level(margin.level)]
         return (
             self.shows_counts
@@ -81,7 +81,7 @@ class Tabled(ThreeLines):
         )
 
     def _facts(self) -> Mapping[str, Any]:
-        """Return the facts that describe an array of its figures."""
+        """Return facts on the record that are stored with an array of its figures."""
         raise NotImplementedError
 
     def table(
@@ -147,7 +147,7 @@ class Tabled(ThreeLines):
 
 
 def _is_uncertain(figures: Mapping[str, NDArray]) -> bool:
-    """Return True if some count of a table is not known exactly."""
+    """Return True if a table's figures show that some count is not known exactly."""
     spread = next(
         (figures[name] for name in ("sd", "margin of error", "noisy") if name in figures), np.ones(1)
     )
@@ -156,7 +156,7 @@ def _is_uncertain(figures: Mapping[str, NDArray]) -> bool:
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of counts: cells, places of all levels, groups of further margins.
+    """The labels of counts (cells, places of all levels, groups of other margins), with the group that each denotes.
 
     Attributes
     ----------
@@ -168,13 +168,13 @@ class Labels:
 
     @classmethod
     def of(cls, cells: Cells, margins: Iterable[Margin]) -> Labels:
-        """Label the counts of some cells; a label of two counts denotes that of the coarser margin."""
+        """Return the labels of some cells' counts; a label of two counts denotes that of the coarser margin."""
         levels = (Margin(level, cells.coarsest.attributes) for level in cells.tree.levels)
         every = (*cells.finest_tables, *margins, *(m for m in levels if cells.holds(m)))
         return cls({label: (m, g) for m in every for g, label in enumerate(cells.margin_labels(m))})
 
     def group(self, margin: Margin, label: str) -> int:
-        """Return the group of a place of one level."""
+        """Return the number of the group that a label denotes within a margin."""
         found = self.found.get(label)
         if found is None or found[0] != margin:
             raise SpecError(
@@ -189,17 +189,17 @@ Area = Mapping[str, str | Sequence[str]]
 
 
 def area_name(places: Area) -> str:
-    """Name an area by its places."""
+    """Return a name for an area: its places, separated by commas."""
     return ", ".join(str(place) for _, place in listed_places(places))
 
 
 def listed_places(places: Area) -> list[tuple[str, str]]:
-    """List the places of an area, each with its level."""
+    """Return the places of an area, each with its level."""
     return [(level, p) for level, of in places.items() for p in ((of,) if isinstance(of, str) else of)]
 
 
 def places_of_area(cells: Cells, places: Area) -> NDArray[np.bool_]:
-    """Return the places of the last level within an area."""
+    """Return a mask `(places,)` of the last level's places that lie in an area."""
     if not isinstance(places, Mapping):
         raise SpecError(
             f"a {type(places).__name__} is given as an area",

@@ -1,4 +1,4 @@
-"""Several sets of measurements as one problem: of the same counts, or of the same places in several periods."""
+"""Several sets of measurements as one problem: of the same counts, or of several periods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trueup.model.spec import Spec
 
 
 def read_together(several: Sequence[Measurements]) -> Measurements:
-    """Put measurements of the same counts into one record for inference and reconciliation.
+    """Join several sets of measurements of the same counts into one record.
 
     It states no guarantee: what the releases cost together follows from what each states, and a ledger adds it up.
 
@@ -65,14 +65,14 @@ def read_together(several: Sequence[Measurements]) -> Measurements:
 
 
 def cells_of(measurements: Measurements) -> tuple:
-    """Return the cells that two sets of measurements have in common, or raise an error."""
+    """Return the places' digest and the attributes, which measurements of the same counts have in common."""
     return measurements.cells.tree.digest, measurements.cells.attributes
 
 
 def read_with_rules(
     source: Measurements | Release | Sequence[Measurements], spec: Spec | Problem | Constraints | None
 ) -> tuple[Measurements, Constraints, Problem | None]:
-    """Return all measurements as one record, the constraints on the true counts, and the first problem, if one is known."""
+    """Return all measurements as one record, the constraints on true counts, and the first known problem or None."""
     if isinstance(source, Release):
         source = source.measurements
     several = (source,) if isinstance(source, Measurements) else tuple(source)
@@ -93,7 +93,7 @@ def _distinct_problems(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def rules_together(problems: Sequence[Problem], measured: Measurements) -> Constraints:
-    """Return the constraints of several problems together."""
+    """Return constraints that combine those of several problems and the bounds of the measurements."""
     return reduce(_both, (problem.constraints for problem in problems)).within(*measured.bounds)
 
 
@@ -111,7 +111,7 @@ def _both(one: Constraints, other: Constraints) -> Constraints:
 
 
 def link_periods(source: Mapping[str, Measurements | Release]) -> tuple[Measurements, Constraints]:
-    """Combine measurements of several periods into one record with the period as an attribute.
+    """Join measurements of several periods into one record with the period as an attribute; also return its constraints.
 
     Its prior is that of a histogram: how the counts of a place divide among periods varies around how they do at the place
     above it, with a concentration that is estimated. So periods inform each other as far as they are alike. They are not
@@ -168,7 +168,7 @@ def link_periods(source: Mapping[str, Measurements | Release]) -> tuple[Measurem
 
 
 def two_periods(record: Any, periods: Sequence[str] | None = None) -> tuple[Posterior, Posterior]:
-    """Return the posteriors of two periods of a joint posterior, by default the last two.
+    """Return the separate posteriors of two periods from a joint posterior, by default of the last two.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def _of_period(posterior: Posterior, at: int, period: int) -> Posterior:
 
 
 def _refuse_different(which: str, one: Measurements, other: Measurements) -> None:
-    """Refuse two periods with different places, tables or laws."""
+    """Refuse two periods that differ in places, tables or laws."""
     if cells_of(one) != cells_of(other):
         raise SpecError(
             f"{which} differ in places or attributes",
@@ -241,7 +241,7 @@ def _by_period(margin: Margin) -> Margin:
 
 
 def _rules_by_period(cells: Cells, rules: Sequence[Constraints]) -> Constraints:
-    """Return the constraints of all periods: the common rules, and each one's bounds."""
+    """Return the constraints on the counts of all periods: the common rules, and the bounds of each period."""
     first = rules[0]
     if len({tuple((b.margin, b.where) for b in each.bounds) for each in rules}) > 1:
         raise SpecError("the periods have bounds on different tables", needed="bounds on the same tables")
@@ -265,7 +265,7 @@ def _rules_by_period(cells: Cells, rules: Sequence[Constraints]) -> Constraints:
 
 
 def _limits(given: Sequence[Any], none: float, cells: Cells, margin: Margin) -> NDArray[np.float64] | None:
-    """Return the limits of every group in every period; None if none has any."""
+    """Return the limits of every group in every period, in one array; None if no period has any."""
     if all(limits is None for limits in given):
         return None
     groups = cells.size(margin)
