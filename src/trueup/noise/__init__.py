@@ -1,4 +1,4 @@
-"""Laws of noise with mass, moments, exact sampler and privacy cost, and laws of perturbations by others."""
+"""Laws of noise with mass, moments, exact sampler and privacy cost, and laws of other publishers' perturbations."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ __all__ = [
 
 
 def _every() -> Iterator[Registry[Any]]:
-    """Yield the lists of laws; that of perturbations is loaded only if needed."""
+    """Yield the registries of laws; the one of perturbations is loaded only if needed."""
     yield from (LAWS, JOINT_LAWS)
     from trueup.noise.perturbed import PERTURBATIONS
 
@@ -106,7 +106,7 @@ OF_VARIANCE: dict[str, Callable[[Fraction], Fraction]] = {
 
 
 def law_of_variance(name: str, variance: Fraction) -> Law:
-    """Return the named law with a given variance (counts squared); no noise if it is 0.
+    """Return the law of the given name and variance (counts squared); variance 0 gives the law without noise.
 
     Examples
     --------
@@ -118,5 +118,5 @@ def law_of_variance(name: str, variance: Fraction) -> Law:
 
 
 def _epsilon(variance: float) -> Fraction:
-    """Solve `2 q / (1 - q)^2 = variance` for epsilon = -log q, to the digits the file gives."""
+    """Return the epsilon of discrete Laplace noise with the given variance, to the digits that a file states."""
     return Fraction(-log((variance + 1 - sqrt(2 * variance + 1)) / variance)).limit_denominator(10**9)

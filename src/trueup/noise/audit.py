@@ -33,7 +33,7 @@ _DECIMAL_DIGITS = 60
 
 @dataclass(frozen=True)
 class FirstWords:
-    """Results of a check of tables: cells checked, cells that later words decide, and wrong cells."""
+    """Results of a check of sampling tables: the numbers of cells checked, undecided by the first word, and wrong."""
 
     tables: int
     cells: int
@@ -42,7 +42,7 @@ class FirstWords:
 
 
 def check_first_words(law: Any) -> FirstWords:
-    """Check every cell of all tables that the law's draws read first.
+    """Check every cell of the tables that a law's draws read first; return the numbers of undecided and wrong cells.
 
     A wide law is drawn digit by digit, so its digits' tables are checked; the wide discrete Gaussian is drawn
     by rejection, and the tables are those of its proposals.
@@ -65,7 +65,7 @@ def check_first_words(law: Any) -> FirstWords:
 
 
 def wrong_cells(table: Inversion, cdf: Cdf) -> int:
-    """Count the cells whose answer is wrong for some `U` that begins with their bits."""
+    """Return the number of cells with a wrong draw for some uniform `U` that begins with the cell's bits."""
     cells = 1 << table.lookup_bits
     edges = [0, *(np.flatnonzero(np.diff(table.lookup)) + 1).tolist(), cells]
     wrong = 0
@@ -111,7 +111,7 @@ def _first_digit(rate: Decimal, base: int) -> Cdf:
 
 
 def _cumulated(mass: Callable[[int], Decimal], furthest: int) -> Cdf:
-    """Return the cdf of a law on `-furthest .. furthest` from its mass up to a factor."""
+    """Return the cdf of a law on `-furthest .. furthest`, given its mass up to a constant factor."""
     return _running([mass(k) for k in range(-furthest, furthest + 1)], -furthest)
 
 
@@ -141,7 +141,7 @@ _ONE = Sensitivity.of(cells=1, each=1)
 
 @dataclass(frozen=True)
 class LogRatio:
-    """`log P(X = noise) / P(X = noise + 1)`: from draws, from the law, and the standard error."""
+    """One `log P(X = noise) / P(X = noise + 1)`: its estimate from draws, its value under the law, and the standard error."""
 
     noise: int
     measured: float
@@ -151,7 +151,7 @@ class LogRatio:
 
 @dataclass(frozen=True)
 class Audit:
-    """The findings of an audit.
+    """The results of a statistical audit of a law's sampler.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ class Audit:
 def audit(
     law: Any, size: int, words: Words, *, delta: float | None = None, confidence: float = 0.999999
 ) -> Audit:
-    """Audit the sampler of a law on the integers.
+    """Audit the sampler of a law on the integers: compare the loss that its draws show with the stated loss.
 
     Parameters
     ----------
@@ -267,7 +267,7 @@ def _refuse_unsuitable(law: Any, size: int, delta: float | None, confidence: flo
 
 
 def _claim(law: Any, delta: float | None) -> tuple[float, float]:
-    """Return (epsilon, delta) as the law states them, or from its exact curve at another delta."""
+    """Return the (epsilon, delta) that the law states, or epsilon at another delta from the law's exact curve."""
     cost = law.cost(_ONE)
     if delta is None and cost.currency == "epsilon":
         return float(cost.amount), float(cost.delta)
@@ -276,7 +276,7 @@ def _claim(law: Any, delta: float | None) -> tuple[float, float]:
 
 
 def audit_histogram(law: Any, size: int, words: Words) -> Integers:
-    """Count `size` draws at `-reach .. reach`, with draws beyond counted at the ends."""
+    """Return how often each value `-reach .. reach` occurs in `size` draws; values beyond count at the ends."""
     reach = _audited_reach(law)
     counts = np.zeros(2 * reach + 1, dtype=np.int64)
     for start in range(0, size, _DRAWS_PER_BLOCK):
@@ -301,7 +301,7 @@ def claimed_epsilon(law: Any, delta: float) -> float:
 
 
 def epsilon_at_least(law: Any, halves: list[Integers], delta: float, confidence: float) -> float:
-    """Bound epsilon at `delta` from below by Clopper-Pearson limits on events fixed before any draw."""
+    """Return a lower confidence bound on epsilon at `delta`, by Clopper-Pearson limits on events fixed in advance."""
     from scipy.special import betaincinv
 
     size = int(halves[0].sum())
@@ -320,7 +320,7 @@ def epsilon_at_least(law: Any, halves: list[Integers], delta: float, confidence:
 
 
 def _events(law: Any, size: int) -> Integers:
-    """Choose the ends `k <= 0` of at most 64 events from the law alone."""
+    """Return at most 64 thresholds `k <= 0` for events `X <= k`, chosen from the law alone."""
     k = np.arange(2 - _audited_reach(law), 1)
     frequent = k[law.cdf(k - 1) * size > 100]
     chosen = frequent if len(frequent) else k[-1:]
@@ -328,7 +328,7 @@ def _events(law: Any, size: int) -> Integers:
 
 
 def log_ratios(law: Any, counts: Integers) -> tuple[LogRatio, ...]:
-    """Compare neighbouring log ratios with the law, where both values are expected at least 1,000 times."""
+    """Compare log ratios of neighbouring frequencies with the law, where both values are expected 1,000 times or more."""
     reach = len(counts) // 2
     k = np.arange(1 - reach, reach)
     wanted, seen = counts.sum() * law.pmf(k), counts[1:-1]

@@ -17,7 +17,7 @@ Currency = Literal["epsilon", "rho"]
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The largest distance by which one unit of privacy can change a vector of counts.
+    """The largest distance between the count vectors of two neighbouring databases, in L1 and squared L2 norm.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ Words = Callable[[int], bytes]
 
 
 class Tail(NamedTuple):
-    """A bound on the size of noise.
+    """A bound on the absolute value of noise.
 
     Attributes
     ----------
@@ -140,11 +140,11 @@ class Law(Protocol):
 
     @property
     def rate(self) -> float | None:
-        """Return the rate of a law on the integers with mass proportional to `exp(-rate |k|)`; None of any other."""
+        """Return the rate of a law on the integers with mass proportional to `exp(-rate |k|)`; None for other laws."""
         ...
 
     def scaled(self, factor: Fraction) -> Law:
-        """Return the same noise at `factor` times its cost; raise SpecError if no cost scales so."""
+        """Return the law of the same kind with `factor` times the privacy cost; raise SpecError if there is none."""
         ...
 
     def characteristic(self, t: Reals) -> Reals:
@@ -152,7 +152,7 @@ class Law(Protocol):
         ...
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Return the distribution of the privacy loss if one count changes by `change`; raise SpecError if it is not known."""
+        """Return the distribution of the privacy loss if one count changes by `change`; raise SpecError if it is unknown."""
         ...
 
     def logpmf(self, noise: ArrayLike) -> Reals:
@@ -168,20 +168,20 @@ class Law(Protocol):
         ...
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Return equal numbers for values whose tables are equal up to a shift by whole counts."""
+        """Return a number for each value; values with equal numbers have the same table, shifted by whole counts."""
         ...
 
     def table(self, published: float, depth: float) -> tuple[int, Reals]:
-        """Tabulate the likelihood of true counts given a value: the first count, and log masses from there on."""
+        """Return the likelihood of the true counts given a published value: the first count, and log masses from it on."""
         ...
 
     @property
     def open_ended(self) -> bool:
-        """Return True if true counts beyond a table are possible too."""
+        """Return True if true counts beyond the tabulated ones are also possible."""
         ...
 
     def says(self, published: float) -> str:
-        """Return words for what a value implies about the true count."""
+        """Return words for what a published value implies about the true count."""
         ...
 
     def cdf(self, noise: ArrayLike) -> Reals:
@@ -193,19 +193,19 @@ class Law(Protocol):
         ...
 
     def tail(self, probability: float) -> Tail:
-        """Return the count that a draw exceeds in size with at most that probability."""
+        """Return the count that the absolute value of a draw exceeds with at most the given probability."""
         ...
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Draw `size` independent values, exactly; refuse for continuous laws."""
+        """Draw `size` independent values exactly; raise an error for a continuous law."""
         ...
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return the privacy loss of adding this noise to a vector of that sensitivity."""
+        """Return the privacy loss of adding this noise to a count vector of the given sensitivity."""
         ...
 
     def parameters(self) -> dict[str, str]:
-        """Return exact parameters as strings, for manifests: `{"epsilon": "1/2"}`."""
+        """Return the exact parameters as strings for manifests, such as `{"epsilon": "1/2"}`."""
         ...
 
     def sentence(self) -> str:

@@ -1,4 +1,4 @@
-"""Distributions of the privacy loss of one count.
+"""Distributions of the privacy loss when one count changes.
 
 The loss of an output x of noise P, beside the same noise Q around a count that is e larger, is `ln(P(x) / Q(x))`, and its
 distribution that of x under P. By symmetry the other direction has the same one. For noise whose mass is symmetric and
@@ -26,7 +26,7 @@ MAX_LOSSES = 1 << 21
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """Losses on a lattice of values, with masses that are never below the true ones.
+    """Privacy losses on a grid of equally spaced values, with masses that are never below the true ones.
 
     Attributes
     ----------
@@ -45,23 +45,23 @@ class Losses:
 
     @property
     def loss(self) -> Reals:
-        """Return the losses, ascending."""
+        """Return the possible losses in ascending order (nats)."""
         return self.least + self.spacing * np.arange(len(self.log_mass), dtype=np.float64)
 
     @property
     def most(self) -> float:
-        """Return the largest loss."""
+        """Return the largest finite loss (nats)."""
         return self.least + self.spacing * (len(self.log_mass) - 1)
 
     @property
     def slack(self) -> float:
-        """Return the relative rounding error of a mass computed from a few terms, none larger than its logarithm."""
+        """Return a bound on the relative rounding error of each mass."""
         finite = self.log_mass[np.isfinite(self.log_mass)]
         return ROUNDING * (64 + 16 * float(np.abs(finite).max(initial=0.0)))
 
 
 def pure_losses(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Losses:
-    """Return the losses of randomised response, which dominate those of any (epsilon, delta)-DP mechanism.
+    """Return the loss distribution of randomised response, which dominates every (epsilon, delta)-DP mechanism.
 
     Source: Kairouz, Oh and Viswanath (2015), "The composition theorem for differential privacy", theorem 3.4.
 
@@ -77,7 +77,7 @@ def pure_losses(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Losses:
 
 
 def laplace_losses(epsilon: Fraction, change: int) -> Losses:
-    """Return the losses of discrete Laplace noise.
+    """Return the loss distribution of discrete Laplace noise when a count changes by `change`.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def laplace_losses(epsilon: Fraction, change: int) -> Losses:
 
 
 def truncated_losses(epsilon: Fraction, bound: int, change: int, log_mass: Reals, beyond: float) -> Losses:
-    """Return the losses of truncated Laplace noise; impossible outputs add to delta.
+    """Return the loss distribution of truncated Laplace noise; outputs that only one neighbour can give add to delta.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def truncated_losses(epsilon: Fraction, bound: int, change: int, log_mass: Reals
 
 
 def gaussian_losses(sigma2: Fraction, change: int, log_normaliser: float, cut: float) -> Losses:
-    """Return losses of discrete Gaussian noise x: `change (change - 2 x) / (2 sigma2)`.
+    """Return the distribution of the losses `change (change - 2 x) / (2 sigma2)` of discrete Gaussian noise x.
 
     Noise beyond K has a probability of at most `P(X = K) sigma2 / K`, for `P(X = K + j) <= P(X = K) exp(-K j / sigma2)`. Above
     it counts as an infinite loss, below as the smallest loss that is kept. Very wide noise is taken in blocks of m

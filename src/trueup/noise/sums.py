@@ -1,4 +1,4 @@
-"""Laws of sums of independent noisy counts as log tables, by convolution or Monte Carlo.
+"""Laws of sums of independent noisy counts as tables of log masses, by convolution or Monte Carlo.
 
 A *reading* of a count is its likelihood given its noisy versions: the masses proportional to the
 product of their laws, relative to the first noisy value. One noisy version gives the law itself
@@ -29,7 +29,7 @@ MIN_GAUSSIAN_VARIANCE = 16.0
 
 @dataclass(frozen=True, eq=False)
 class MassTable:
-    """Log masses at `low, low + 1, ...` (counts), extended linearly at both ends.
+    """Log masses at the counts `low, low + 1, ...`, extended linearly at both ends.
 
     A convolution of log-concave laws lies below that line, and the line is reached only where
     readings contradict each other at odds below 1e-200.
@@ -40,7 +40,7 @@ class MassTable:
     open_ended: bool = True
 
     def at(self, counts: NDArray) -> Reals:
-        """Return the log mass at whole numbers."""
+        """Return the log masses at whole numbers."""
         position = np.asarray(counts, np.int64) - self.low
         inside = np.clip(position, 0, self.log.size - 1)
         beyond = position - inside
@@ -50,14 +50,14 @@ class MassTable:
         return self.log[inside] + np.where(beyond < 0, -beyond * slopes[0], beyond * slopes[1])
 
     def _slopes(self) -> tuple[float, float]:
-        """Return the change of the log mass per step outwards at both ends."""
+        """Return, for both ends of the table, the change of the log mass per count outwards."""
         if self.log.size < 2:
             return -np.inf, -np.inf
         return min(self.log[0] - self.log[1], 0.0), min(self.log[-1] - self.log[-2], 0.0)
 
 
 def reading_masses(shape: Shape) -> tuple[int, Reals]:
-    """Return the normalised masses of one noisy count, and the first count."""
+    """Return the first count and the normalised likelihood of a count given its noisy versions."""
     low = min(offset - reach(law) for law, offset in shape)
     high = max(offset + reach(law) for law, offset in shape)
     counts = window(low, high)
@@ -67,7 +67,7 @@ def reading_masses(shape: Shape) -> tuple[int, Reals]:
 
 
 def convolved(shapes: Shapes, distance: int) -> MassTable:
-    """Return the log masses of a sum of noisy counts, out to `distance` from 0.
+    """Return the log masses of a sum of noisy counts, at least up to `distance` from 0.
 
     Sums of two-sided geometrics need no windows of their own: `q^|k|` is a geometric law run
     forwards after one run backwards, and running one is a recursive filter with positive terms. Nor do sums of wide
@@ -106,7 +106,7 @@ def convolved(shapes: Shapes, distance: int) -> MassTable:
 
 
 def _wide_gaussian(shape: Shape) -> tuple[float, float] | None:
-    """Return centre and variance of a noisy count with wide Gaussian noise; None for others."""
+    """Return the centre and variance of a count's likelihood under wide Gaussian noise; None for other noise."""
     forms = [law.form for law, _ in shape]
     if not all(f and f.slope == 0 and f.curvature > 0 and f.reach == np.inf for f in forms):
         return None
@@ -116,7 +116,7 @@ def _wide_gaussian(shape: Shape) -> tuple[float, float] | None:
 
 
 def _gaussian(counts: NDArray[np.int64], bells: list[tuple[float, float, int]]) -> Reals:
-    """Return the masses of a sum of noisy counts with wide Gaussian noise."""
+    """Return the masses of a sum of counts with wide Gaussian noise, at the given counts."""
     centre = sum(count * mean for mean, _, count in bells)
     variance = sum(count * v for _, v, count in bells)
     if not variance:
@@ -138,7 +138,7 @@ def simulated(shapes: Shapes, draws: int, rng: np.random.Generator) -> MassTable
 
 @lru_cache(maxsize=256)
 def reach(law) -> int:
-    """Return the half width of a law's window."""
+    """Return the half width (counts) of the window in which a law's masses are kept."""
     return int(law.reach(WINDOW_MASS_LEFT_OUT)) + 1
 
 
@@ -158,7 +158,7 @@ def window(low: int, high: int) -> NDArray[np.int64]:
 
 
 def _filtered(masses: Reals, epsilon: float, times: int) -> Reals:
-    """Convolve with `times` two-sided geometric variables."""
+    """Return masses convolved with `times` two-sided geometric laws."""
     from scipy.signal import lfilter  # slow to import, and only summed totals need it
 
     q, gain = np.exp(-epsilon), -np.expm1(-epsilon)
@@ -170,7 +170,7 @@ def _filtered(masses: Reals, epsilon: float, times: int) -> Reals:
 
 
 def _power(low: int, masses: Reals, times: int, edge: int) -> tuple[int, Reals]:
-    """Return the masses of the sum of `times` copies, by repeated squaring."""
+    """Return the first count and the masses of the sum of `times` independent copies, by repeated squaring."""
     if times == 1:
         return low, masses
     half_low, half = _power(low, masses, times // 2, edge)
@@ -181,7 +181,7 @@ def _power(low: int, masses: Reals, times: int, edge: int) -> tuple[int, Reals]:
 
 
 def _trim(low: int, masses: Reals, edge: int) -> tuple[int, Reals]:
-    """Keep the masses in the window -edge..edge that are not negligible."""
+    """Return the masses within -edge..edge that are not negligible, and the first of their counts."""
     first, last = max(-edge - low, 0), min(edge - low + 1, masses.size)
     kept = masses[first:last]
     inside = np.flatnonzero(kept > 1e-300)[[0, -1]]
@@ -189,7 +189,7 @@ def _trim(low: int, masses: Reals, edge: int) -> tuple[int, Reals]:
 
 
 def _added(masses: Reals, low: int, other: Reals) -> Reals:
-    """Convolve masses on a common centred window."""
+    """Return the convolution of two laws on a common centred window."""
     whole = np.convolve(masses, other)
     first = -low
     return whole[first : first + masses.size]

@@ -1,4 +1,4 @@
-"""Estimates of each node from its noisy counts: modes and draws of approximate posteriors.
+"""Modes and draws of the approximate posterior of each node of a tree, given noisy counts.
 
 Wang & Reiter (2021), section 3.1, for every node of a tree. `independent` uses a node's own noisy
 counts; `summed` multiplies them with the likelihood of the sum of its children's noisy counts. A
@@ -31,7 +31,7 @@ _TIE = 1e-9  # log masses closer than this are equal: a plateau, of which the lo
 
 @dataclass(frozen=True, eq=False)
 class EstimateLayout:
-    """The measured values of each node, by position.
+    """Positions of the measured values of each node, with the prior and the rules for approximating posteriors.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class EstimateLayout:
     monte_carlo: int
 
     def readings(self, node: int) -> list[tuple]:
-        """Return the laws and positions of a node's noisy counts."""
+        """Return the law and the position of each noisy count of a node."""
         rows = range(self.ptr[node], self.ptr[node + 1])
         return [(self.problem.headers[self.header[r]].law, self.place[r]) for r in rows]
 
@@ -66,7 +66,7 @@ class EstimateLayout:
 
     @cached_property
     def plain_sums(self) -> dict[int, tuple[Counter, Integers]]:
-        """Return noise laws and positions of values for nodes whose children were all measured once."""
+        """Return noise laws and value positions for the nodes whose children were all measured exactly once."""
         first, last = self.problem.child_ptr[:-1], self.problem.child_ptr[1:]
         once = np.append(0, np.cumsum((self.exact >= 0) | (np.diff(self.ptr) == 1)))
         nodes = np.flatnonzero(self.inner() & (once[last] - once[first] == last - first))
@@ -79,14 +79,14 @@ class EstimateLayout:
         return shapes, np.array([*exact, *(place for _, place in noisy)], np.int64)
 
     def settled(self) -> NDArray[np.bool_]:
-        """Return a mask of the nodes that are exact or structural zeros."""
+        """Return a mask of the nodes whose counts are known: exact values and structural zeros."""
         return (self.exact >= 0) | (self.problem.bounds()[1] == 0)
 
 
 def layout(
     problem: TreeProblem, total: Total, prior: CountPrior, prior_total: CountPrior, monte_carlo: int
 ) -> EstimateLayout:
-    """Determine the rules and laws of each node before any value is known."""
+    """Return the rules and laws of each node, which are determined before any value is known."""
     prior.refuse_other_than(problem.nested.nodes[-1].size)
     prior_total.refuse_varying()
     nodes = problem.variance.size
@@ -119,21 +119,21 @@ def layout(
 
 
 class Estimator:
-    """Modes and draws for one layout; what does not depend on the values is kept from row to row."""
+    """Modes and draws of node counts for one layout; results that do not depend on the values are reused."""
 
     def __init__(self, plan: EstimateLayout, rng: np.random.Generator) -> None:
         self.plan, self.rng = plan, rng
         self._forget()
 
     def modes(self, values: Integers) -> Integers:
-        """Return the posterior mode of every node, (nodes,) counts."""
+        """Return the posterior mode of every node's count, `(nodes,)`."""
         plan = self.plan
         estimates, alone = self._known(values), plan.alone & ~plan.settled()
         estimates[alone] = np.maximum(values[plan.place[plan.ptr[:-1][alone]]], 0)
         return self._settle(values, estimates, ~plan.alone, _lower_middle)
 
     def draws(self, values: Integers) -> Integers:
-        """Return one posterior draw of every node independently, (nodes,) counts."""
+        """Return an independent posterior draw of every node's count, `(nodes,)`."""
 
         def choose(low: int, log: NDArray) -> int:
             cumulative = np.cumsum(np.exp(log - log.max()))
@@ -147,14 +147,14 @@ class Estimator:
         self.sums: dict[tuple, MassTable] = {}
 
     def _known(self, values: Integers) -> Integers:
-        """Return the exact values, and 0 for structural zeros and unknown nodes."""
+        """Return the exact values of nodes `(nodes,)`, with 0 at structural zeros and unknown nodes."""
         estimates = np.zeros(self.plan.exact.size, np.int64)
         given = self.plan.exact >= 0
         estimates[given] = values[self.plan.exact[given]]
         return estimates
 
     def _settle(self, values: Integers, estimates: Integers, unsettled: NDArray, choose: Choose) -> Integers:
-        """Choose a mode or a draw at every node whose count is not known."""
+        """Return counts `(nodes,)` with a mode or a draw at every node whose count is not known."""
         plan, child_ptr = self.plan, self.plan.problem.child_ptr
         if plan.monte_carlo:
             self._forget()  # each row simulates its own sums
@@ -177,14 +177,14 @@ class Estimator:
         return estimates
 
     def _log_posterior(self, own: tuple, below: Sum | None, prior: CountPrior) -> tuple[int, NDArray]:
-        """Return the first count of a window and the log posterior on it, from a cache."""
+        """Return the first count of a window and the log posterior on the window, from a cache."""
         key = (own, below and (frozenset(below[0].items()), below[1]), prior)
         if key not in self.tables:
             self.tables[key] = _log_posterior(own, below, prior, self._sum_table)
         return self.tables[key]
 
     def _sum_table(self, shapes: Shapes, distance: int) -> MassTable:
-        """Return the law of a sum of noisy counts, out to at least `distance`."""
+        """Return the law of a sum of noisy counts, tabulated at least up to `distance` from 0."""
         far = 1 << max(int(distance).bit_length(), 6)
         key = (frozenset(shapes.items()), 0 if self.plan.monte_carlo else far)
         if key not in self.sums:
@@ -194,7 +194,7 @@ class Estimator:
 
 
 def _sum_below(plan: EstimateLayout, values: Integers, below: dict[int, Sum], children: range) -> Sum:
-    """Return the noise laws of the children's noisy counts, and the sum of their values."""
+    """Return the noise laws of the children's noisy counts with how often each occurs, and the sum of the values."""
     shapes, centre = Counter(), 0
     for c in children:
         if plan.exact[c] >= 0:
@@ -212,7 +212,7 @@ def _sum_below(plan: EstimateLayout, values: Integers, below: dict[int, Sum], ch
 def _log_posterior(
     own: tuple, below: Sum | None, prior: CountPrior, sum_table: Callable[[Shapes, int], MassTable]
 ) -> tuple[int, NDArray]:
-    """Return the first count of a window and the log posterior on it."""
+    """Return the first count of a window, and the log posterior of a node's count on the window."""
     if below is not None and not below[0]:
         return below[1], np.zeros(1)  # all children exact
     windows = [(value - reach(law), value + reach(law)) for law, value in own]
@@ -237,6 +237,6 @@ def _log_posterior(
 
 
 def _lower_middle(low: int, log: NDArray) -> int:
-    """Return the mode or, of several equal ones, the lower middle."""
+    """Return the mode; if several counts are equally likely, the lower middle one."""
     plateau = np.flatnonzero(log >= log.max() - _TIE)
     return low + int(plateau[(plateau.size - 1) // 2])

@@ -1,4 +1,4 @@
-"""Several tables that share margins: joint least squares, then table by table along a junction tree.
+"""Reconciliation of tables that share margins: joint least squares, then one table after the other.
 
 **By segments of the tree**, as `histogram_parts` does for histograms: the integers of the whole tree.
 Upwards a segment says what its subtrees tell of every component of least squares at its top places. Downwards each table is
@@ -34,7 +34,7 @@ from trueup.reconciling.method import Solution
 
 @dataclass(frozen=True)
 class FamilyTree(FromTheTop):
-    """Reconciliation of several tables that share margins, without a joint table.
+    """Reconciliation of several tables that share margins, without a table of all their attributes.
 
     Least squares uses every table for every margin that they share. Its components are those of the full cross that some
     table sees, each down to the deepest level at which one does. Then tables are settled in the order of a junction tree. The
@@ -59,24 +59,24 @@ class FamilyTree(FromTheTop):
     effort: ClassVar[int] = 8
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Return the reason if no single table contains all bounds, or None."""
+        """Return the reason why the bounds cannot be kept (no single table contains them all), or None."""
         return refuses_bounds(constraints)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> FamilyProblem:
-        """Run the covariance recursion of every component."""
+        """Return the least-squares problem of a family, with the covariances of every component."""
         return family_problem(constraints, headers)
 
     def refuses_parts(self) -> str | None:
-        """Return the reason if the method needs all places together, or None."""
+        """Return the reason why the method needs all places together, or None."""
         return None if self.integer else super().refuses_parts()
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> FamilyPlan:
-        """Prepare the common plan of all segments."""
+        """Return the plan that all segments have in common."""
 
         return FamilyPlan(family_problem(constraints, headers), self.settling())
 
     def errors(self, state: FamilyProblem) -> dict[Margin, NDArray]:
-        """Return the standard errors of the least-squares estimates of every measured margin."""
+        """Return the standard errors (counts) of the least-squares estimates of every measured margin."""
         return state.standard_errors
 
     def apply(
@@ -106,7 +106,7 @@ class FamilyTree(FromTheTop):
 
 @dataclass(frozen=True, eq=False)
 class FamilyPlan:
-    """The common plan of all segments of a family.
+    """The plan that all segments (groups of subtrees) of a family have in common.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class FamilyPlan:
             )
 
     def place_cells(self, sizes: Sequence[int]) -> tuple[int, int]:
-        """Return the largest numbers of cells and measured values of a place on a level."""
+        """Return the largest number of cells, and of measured values, that a place of any level has."""
         names = self.problem.cells.tree.levels
         values = [
             sum(self.problem.cells.size(h.margin) for h in self.problem.headers if h.margin.level == name)
@@ -142,19 +142,19 @@ class FamilyPlan:
         return tuple(max(-(-n * k // sizes[-1]) for n, k in zip(each, sizes)) for each in (tables, values))  # pyright: ignore[reportReturnType]
 
     def widths(self, level: int) -> list[int]:
-        """Return a place's number of cells in each table at a level."""
+        """Return the number of cells that a place of a level has in each table."""
         return [t.tree.domain.cells * (t.levels > level) for t in self.problem.tables]
 
 
 @dataclass(frozen=True, eq=False)
 class FamilySummary:
-    """Estimates of places from the places below: values and covariances by component."""
+    """Estimates of places from all places below them: values and covariances, by component."""
 
     parts: Mapping[str, NDArray]
 
     @classmethod
     def join(cls, several: Sequence[FamilySummary]) -> FamilySummary:
-        """Combine summaries of neighbouring segments, in the order of their places."""
+        """Join the summaries of neighbouring segments, in the order of their places."""
         return cls({name: np.concatenate([s.parts[name] for s in several]) for name in several[0].parts})
 
     def arrays(self) -> Mapping[str, NDArray]:
@@ -163,7 +163,7 @@ class FamilySummary:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray]) -> FamilySummary:
-        """Take arrays by name."""
+        """Return a summary made of named arrays."""
         return cls(arrays)
 
 
@@ -191,7 +191,7 @@ class FamilySegment:
     def fitted(
         self, answers: Answers, below: FamilySummary | None
     ) -> tuple[FamilyProblem, list[list[NDArray]]]:
-        """Return the tables on these places, with subtree least squares."""
+        """Return the family restricted to these places, with least-squares fits of each subtree."""
         z = v = None
         if below is not None:
             known = self.known(self.levels[-1])
@@ -202,11 +202,11 @@ class FamilySegment:
         return problem, problem.least_squares.fit(rows, subtrees=True, below=z)
 
     def known(self, level: int) -> list[Contrast]:
-        """Return the components that are measured at or below a level."""
+        """Return the components that are measured at a level or below it."""
         return [b.contrast for b in self.plan.problem.least_squares.blocks if b.depth > level]
 
     def up(self, answers: Answers, below: FamilySummary | None) -> FamilySummary:
-        """Estimate the top places from their subtrees."""
+        """Return estimates of the top places from all measurements in their subtrees."""
         problem, fit = self.fitted(answers, below)
         parts = {}
         for i, (block, z) in enumerate(zip(problem.least_squares.blocks, fit, strict=True)):
@@ -218,7 +218,7 @@ class FamilySegment:
     def down(
         self, answers: Answers, below: FamilySummary | None, above: NDArray | None, seed: np.uint64 | int
     ) -> Settlement:
-        """Settle the tables below given tables of the top places."""
+        """Reconcile the places of a segment below the final tables of its top places."""
         problem, fit = self.fitted(answers, below)
         tops = None if above is None else self.split(above, self.levels.start)
         settled = problem.settle_fit(fit, np.array([seed], np.uint64), self.plan.how, tops)
@@ -241,7 +241,7 @@ class FamilySegment:
         return Settlement(tables, self.levels[first:], stats, solved)
 
     def split(self, tables: NDArray, level: int) -> dict[int, NDArray]:
-        """Return the tables that reach a level, from an array that holds all of them."""
+        """Split an array that holds all tables of a level into the tables that reach the level."""
         widths = self.plan.widths(level)
         parts = np.split(tables, np.cumsum(widths)[:-1], axis=1)
         return {i: part for i, part in enumerate(parts) if widths[i]}

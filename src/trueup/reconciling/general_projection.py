@@ -26,7 +26,7 @@ OPEN_TIES = "among equally near points"
 
 @dataclass(frozen=True)
 class GeneralProjection(Method):
-    """Nearest counts under equalities, inequalities, invariants, bounds and zeros, by general solvers.
+    """Projection to the nearest counts under equalities, inequalities, invariants, bounds and zeros, by general solvers.
 
     For constraints that no faster method handles: it uses no structure. Least squares by PIQP or Clarabel (extra
     `solvers`), least absolute deviations by HiGHS with the least squares among the optima; whole counts by integer
@@ -70,14 +70,14 @@ class GeneralProjection(Method):
         return self.rounding != "none"
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> LinearProblem:
-        """Write all constraints as rows."""
+        """Return the problem with all constraints written as rows of a polyhedron."""
         problem = LinearProblem(constraints, tuple(headers))
         refuse_unmeasured_rows(problem)
         refuse_wide_span(headers, MAX_VARIANCE_RATIO_IN_PROGRAMS)
         return problem
 
     def apply(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties."""
+        """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties between equally near counts."""
         answers = [self.project(state, row, rng) for row in np.atleast_2d(values)]
         status = Status.worst(a.status for a in answers)
         x = np.stack([a.x for a in answers]).reshape(*values.shape[:-1], state.cells.n)
@@ -92,7 +92,7 @@ class GeneralProjection(Method):
         return Solution(np.rint(x).astype(np.int64) if whole else x, status, stats)
 
     def project(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Answer:
-        """Project one row of values; the rng breaks ties."""
+        """Return the nearest counts to one row of values; the rng breaks ties."""
         mode = self.rounding == "optimal" and self.norm == "l1"
         answer = nearest_point(
             state.polyhedron(values),
@@ -106,7 +106,7 @@ class GeneralProjection(Method):
 
 
 def largest_gap(answers: Sequence[Answer]) -> float | None:
-    """Return the largest proved gap, or None if some result has no proof."""
+    """Return the largest proved optimality gap, or None if some result has no proof."""
     gaps = [a.gap for a in answers]
     return None if None in gaps else largest(g for g in gaps if g is not None)
 
@@ -140,7 +140,7 @@ def at_once(
 def invariants_kept(
     cells: Cells, headers: Sequence[Measured], values: NDArray, counts: NDArray
 ) -> NDArray[np.bool_]:
-    """Return a mask of the rows of whole counts `(b, n)` that have exactly the invariants of `(b, q)`."""
+    """Return a mask of the rows of whole counts `(b, n)` that keep all invariants among the values `(b, q)`."""
     found = np.ones(len(counts), bool)
     for header, part in zip(headers, split(values, headers, cells), strict=True):
         if header.exact:

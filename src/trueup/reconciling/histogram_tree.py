@@ -1,4 +1,4 @@
-"""Histograms on a hierarchy: least squares on the whole tree, then tables settled from the top.
+"""Reconciliation of histograms on a hierarchy: least squares on the whole tree, then final tables from the top down.
 
 Here too: what methods that settle tables from the top have in common: parameters, chunks of rows, and figures of settling.
 """
@@ -41,7 +41,7 @@ CHUNK_CELLS = 500_000
 
 @dataclass(frozen=True)
 class FromTheTop(Method):
-    """A method that settles tables from the top down."""
+    """A method that fixes the final tables of each level from the top down."""
 
     rounding: Literal["controlled", "none"] = "controlled"
     estimates: Literal["posterior-means", "least-squares"] = "posterior-means"
@@ -53,11 +53,11 @@ class FromTheTop(Method):
 
     @property
     def posterior(self) -> bool:
-        """Return True if tables are settled at posterior means."""
+        """Return True if final tables are computed at posterior means."""
         return self.estimates == "posterior-means"
 
     def settling(self, first: Sequence[Marginal] = (), drawn: np.random.Generator | None = None) -> Settling:
-        """Return the options of settling; see `Settling`."""
+        """Return the options for computing final tables; see `Settling`."""
         return Settling(integer=self.integer, posterior=self.posterior, first=first, drawn=drawn)
 
 
@@ -69,7 +69,7 @@ def in_chunks(
     *,
     together: bool = False,
 ) -> Solution:
-    """Solve for values `(q,)` or `(b, q)` in chunks of rows, each with its own seed.
+    """Solve for rows of values `(q,)` or `(b, q)` in chunks, with a random seed for each row.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def in_chunks(
 
 
 def settling_stats(*tables: SettledTables) -> dict[str, float]:
-    """Return the figures of settling for all tables together."""
+    """Return figures on how the final tables were found: residuals, relaxed margins and iterations."""
     return {
         "largest optimality residual (counts)": largest(t.residual for t in tables),
         "units without a place": sum(t.misplaced for t in tables),
@@ -132,11 +132,11 @@ class HistogramTree(FromTheTop):
     structures: ClassVar[frozenset[str]] = frozenset({"histogram", "margins"})
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Return the reason if bounds and invariants cross each other, or None."""
+        """Return the reason why bounds and invariants cannot be kept because they cross each other, or None."""
         return refuses_on_histogram(constraints, upper=True)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> HistogramProblem:
-        """Run the covariance recursion."""
+        """Return the problem prepared for least squares, with the covariances of all estimates."""
         return histogram_problem(constraints, headers, folded=True)
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
@@ -144,22 +144,22 @@ class HistogramTree(FromTheTop):
         return solution(state, values, state.chains, rng, self.settling(state.first))
 
     def refuses_parts(self) -> str | None:
-        """Return the reason if the method needs all places together, or None."""
+        """Return the reason why the method needs all places together, or None."""
         return None if self.integer else super().refuses_parts()
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> SegmentPlan:
-        """Prepare the common plan of all segments."""
+        """Return the plan that all segments have in common."""
         from trueup.reconciling.segments import segment_plan
 
         return segment_plan(constraints, headers, posterior=self.posterior)
 
     def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
-        """Return the standard errors of the least-squares estimates of every measured margin."""
+        """Return the standard errors (counts) of the least-squares estimates of every measured margin."""
         return histogram_standard_errors(state)
 
 
 class Within(NamedTuple):
-    """Tables that were settled before, for every row of values.
+    """Tables that were fixed before, for every row of values.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ def solution(
     how: Settling,
     within: Within | None = None,
 ) -> Solution:
-    """Solve for values `(q,)` or `(b, q)` by least squares, then settling."""
+    """Solve for values `(q,)` or `(b, q)`: least squares, then final tables from the top down."""
     tiled = cache(problem.tiled)
 
     def solve(rows: NDArray, seeds: NDArray) -> Solution:
@@ -232,7 +232,7 @@ def _handed_over(
     stats: dict,
     kept: NDArray[np.bool_],
 ) -> tuple[NDArray, Status, dict]:
-    """Solve the rows that could not be settled from the top by a general program.
+    """Solve, by a general solver, the rows of values for which the way from the top down fails.
 
     Parents are settled one at a time, so a parent may get a table that no tables of its children add up to
     although other tables would do. What is found that way is as near to the projection of everything measured.

@@ -25,23 +25,23 @@ from trueup.reconciling.segments import Bounds, Segment, SegmentPlan, segment_pl
 
 
 def own_header(joined: LinkedTables, header: Measured) -> Measured:
-    """Return a header in terms of the one table that it counts."""
+    """Return a header of all records as a header of the table that it counts."""
     return Measured(header.query, joined.own_margin(header.margin), header.law)
 
 
 def of_table(joined: LinkedTables, headers: Sequence[Measured], table: RecordTable) -> list[int]:
-    """Return a mask of the headers that measure a given table."""
+    """Return the positions of the headers that measure a given table."""
     return [i for i, h in enumerate(headers) if joined.table(h.margin) is table]
 
 
 def known_margins(joined: LinkedTables, level: str) -> list[Margin]:
-    """Return the margins of persons that households determine or bound from below."""
+    """Return the margins of persons that the household table determines or bounds from below."""
     persons = [p for p in (joined.determined, *joined.least) if p is not None]
     return [Margin(level, p.attributes) for p in persons]
 
 
 def least_of(spine: Spine, bounds: Sequence[tuple[Marginal, Sequence[NDArray]]]) -> tuple[Lower, ...]:
-    """Return lower bounds on the persons of every level, coarse to fine."""
+    """Return lower bounds on the counts of persons, level by level from coarse to fine."""
     if not bounds:
         return ()
     levels = range(len(bounds[0][1]))
@@ -51,7 +51,7 @@ def least_of(spine: Spine, bounds: Sequence[tuple[Marginal, Sequence[NDArray]]])
 
 @dataclass(frozen=True, eq=False)
 class JoinedPlan:
-    """The common plan of all segments of two linked tables.
+    """The plan that all segments of two linked tables have in common.
 
     Attributes
     ----------
@@ -75,23 +75,23 @@ class JoinedPlan:
 
     @property
     def cells(self) -> int:
-        """Return the number of cells of a place, of both tables."""
+        """Return the number of cells of a place in both tables together."""
         return self.persons.cells + self.households.cells
 
     def place_cells(self, sizes: Sequence[int]) -> tuple[int, int]:
-        """Return how many cells a place has, and how many measured values at most, of both tables."""
+        """Return the number of cells of a place, and the largest number of measured values, in both tables together."""
         of_levels = zip(self.persons.columns, self.households.columns)
         return self.cells, max(sum(size for _, size in (*p, *h)) for p, h in of_levels)
 
     def bounds(self, constraints: Constraints) -> Bounds:
-        """Return no bounds: persons are bounded by settled households."""
+        """Return no bounds, because persons are bounded by the reconciled households."""
         return tuple(() for _ in constraints.cells.tree.levels)
 
 
 def joined_plan(
     constraints: Constraints, headers: Sequence[Measured], *, integer: bool, posterior: bool
 ) -> JoinedPlan:
-    """Prepare the common plan of all segments."""
+    """Return the plan that all segments of two linked tables have in common."""
     joined, levels = constraints.joined, constraints.cells.tree.levels
     assert joined is not None
     known = known_margins(joined, levels[0])
@@ -111,7 +111,7 @@ def joined_plan(
 
 @dataclass(frozen=True, eq=False)
 class JoinedSegment:
-    """A segment of both tables."""
+    """One segment of places in both linked tables."""
 
     plan: JoinedPlan
     persons: Segment
@@ -119,7 +119,7 @@ class JoinedSegment:
 
     @classmethod
     def of(cls, plan: JoinedPlan, whole: Segment) -> JoinedSegment:
-        """Return both tables on the same places."""
+        """Return the segment of both tables on the places of a given segment."""
         bounds = tuple(() for _ in range(whole.spine.depth))
         none = tuple(
             tuple(
@@ -134,7 +134,7 @@ class JoinedSegment:
         )
 
     def answers(self, answers: Answers) -> tuple[Answers, Answers]:
-        """Return the measurements of each table."""
+        """Return the measured values of persons, then those of households."""
         orders = [self.plan.order[level] for level in self.persons.measured]
         return tuple(
             [[at[i] for i in order[t]] for at, order in zip(answers, orders, strict=True)] for t in range(2)
@@ -143,24 +143,24 @@ class JoinedSegment:
 
 @dataclass(frozen=True, eq=False)
 class JoinedSummary:
-    """Summaries of the places below, for both tables."""
+    """Estimates of the top places of segments in both linked tables."""
 
     persons: Summary
     households: Summary
 
     @classmethod
     def join(cls, several: Sequence[JoinedSummary]) -> JoinedSummary:
-        """Combine summaries of neighbouring segments, in the order of their places."""
+        """Join the summaries of neighbouring segments, in the order of their places."""
         return cls(Summary.join([s.persons for s in several]), Summary.join([s.households for s in several]))
 
     def arrays(self) -> dict[str, NDArray]:
-        """Return both summaries as named arrays."""
+        """Return the summaries of both tables as named arrays."""
         both = {"persons": self.persons, "households": self.households}
         return {f"{name}/{key}": array for name, s in both.items() for key, array in s.arrays().items()}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray]) -> JoinedSummary:
-        """Rebuild summaries from the arrays that `arrays` returned."""
+        """Return the summaries whose arrays `arrays` returned."""
         persons, households = (
             Summary.of_arrays(_named(arrays, f"{name}/")) for name in ("persons", "households")
         )
@@ -172,7 +172,7 @@ def _named(arrays: Mapping[str, NDArray], prefix: str) -> dict[str, NDArray]:
 
 
 def joined_up(segment: JoinedSegment, answers: Answers, below: JoinedSummary | None = None) -> JoinedSummary:
-    """Estimate both tables at a segment's top places from its measurements and the summaries from below."""
+    """Return estimates of both tables at a segment's top places, from its measurements and the summaries below."""
     persons, households = segment.answers(answers)
     return JoinedSummary(
         parts.up(segment.persons, persons, below and below.persons),
@@ -187,7 +187,7 @@ def joined_down(
     above: NDArray | None,
     seed: np.uint64 | int,
 ) -> Settlement:
-    """Settle the households of a segment, then its persons within them."""
+    """Reconcile the households of a segment, then its persons given these households."""
     joined = segment.plan.joined
     persons, households = segment.answers(answers)
     tops = (None, None) if above is None else tuple(t.of(above, joined.records) for t in joined.tables)

@@ -39,7 +39,7 @@ from trueup.reconciling.method import Solution
 
 
 class JoinedProblem(NamedTuple):
-    """Both tables as separate problems, with the headers that count persons."""
+    """Two linked tables as separate problems, with all constraints and headers."""
 
     constraints: Constraints
     headers: tuple[Measured, ...]
@@ -49,7 +49,7 @@ class JoinedProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class JoinedTree(HistogramTree):
-    """Reconciliation of persons and households such that both tables agree.
+    """Reconciliation of a table of persons and a table of households such that both agree.
 
     Each table by weighted least squares over all its places and marginals; then, from the top, households are settled as
     by `histogram-tree`, and persons likewise given the numbers that the settled households hold.
@@ -71,7 +71,7 @@ class JoinedTree(HistogramTree):
         return None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> JoinedProblem:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Compute the covariances of both tables."""
+        """Return both tables as problems prepared for least squares."""
         joined = constraints.joined
         assert joined is not None
         problems = []
@@ -120,16 +120,16 @@ class JoinedTree(HistogramTree):
         return solution(problem, values, bounded.chains, rng, self.settling(problem.first, drawn), within)
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> JoinedPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Prepare the common plan of all segments for both tables."""
+        """Return the plan that all segments of both tables have in common."""
         return joined_plan(constraints, headers, integer=self.integer, posterior=self.posterior)
 
     def errors(self, state: JoinedProblem) -> dict[Margin, NDArray]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return no errors, because no formula exists for persons given settled households."""
+        """Return no errors, because no formula exists for persons given the reconciled households."""
         return {}
 
 
 def within_households(joined: LinkedTables, persons: HistogramProblem, households: NDArray) -> Within:
-    """Return the values and bounds that household tables `(b, n)` imply for persons at every level, by replicate."""
+    """Return the values and bounds on persons at every level that household tables `(b, n)` imply."""
     tree, fold = persons.cells.tree, persons.fold
     cells = joined.households.cells(tree)
 
@@ -152,7 +152,7 @@ def within_households(joined: LinkedTables, persons: HistogramProblem, household
 
 
 def stacked_counts(joined: LinkedTables, persons: NDArray, households: NDArray) -> NDArray:
-    """Return counts `(b, n)` of all records from those of persons and of households."""
+    """Return counts `(b, n)` of all records, given the counts of persons and of households."""
     shared = int(np.prod([a.size for a in joined.persons.shared], dtype=np.int64))
     tables = [
         x.reshape(len(x), -1, table.size, shared) for x, table in zip((persons, households), joined.tables)

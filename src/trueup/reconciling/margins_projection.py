@@ -1,4 +1,4 @@
-"""Tables measured by crossing margins: projection onto the margins, then controlled rounding.
+"""Reconciliation of one table with crossing margins: projection onto the margins, then controlled rounding.
 
 One file: the projection, and the rounding of what it finds.
 """
@@ -83,11 +83,11 @@ class MarginsProjection(Method):
         return "it keeps no bounds on crossing margins" if constraints.bounds else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> HistogramProblem:
-        """Run the covariance recursion of the single place."""
+        """Return the problem of the single place, prepared for least squares."""
         return histogram_problem(constraints, headers)
 
     def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
-        """Return the standard errors of the least-squares estimates of every measured margin."""
+        """Return the standard errors (counts) of the least-squares estimates of every measured margin."""
         return histogram_standard_errors(state)
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
@@ -110,7 +110,7 @@ class MarginsProjection(Method):
         return Solution(tables.astype(np.int64) if status is Status.SOLVED else tables, status, stats)
 
     def _row(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator):
-        """Return one row's residual, its table, and flags: found by a general program; proved nearest."""
+        """Return one row's residual, the answer, and two flags: found by a general solver; proved to be nearest."""
         projection = project_on_margins(state, values, state.first)
         if projection.status is Status.SOLVED:
             margins, sums = exact_margins(state, values)
@@ -134,14 +134,14 @@ class MarginsProjection(Method):
 
 
 def _from_the_top(state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Answer:
-    """Return a table settled from the top, without a proof that it is nearest."""
+    """Return a table that is fixed from the top down, without a proof that it is the nearest."""
     method = HistogramTree()
     found = method.apply(method.prepare(state.constraints, state.headers), values, rng)
     return Answer(found.values, found.status, 0.0, np.inf, None)
 
 
 def _projected(state: HistogramProblem, rows: NDArray) -> Solution:
-    """Project rows of values; nothing is random."""
+    """Return the projections of rows of values; nothing is random."""
     done = [project_on_margins(state, row) for row in rows]
     stats = {
         "largest residual (counts)": largest(p.residual for p in done),
@@ -154,7 +154,7 @@ def _projected(state: HistogramProblem, rows: NDArray) -> Solution:
 def _round_two_way(
     state: HistogramProblem, x: NDArray, exact: dict[Axes, NDArray], rng: np.random.Generator
 ) -> Answer:
-    """Round the total, then rows and columns, then cells."""
+    """Round a two-way table: first the total, then the rows and columns, then the cells."""
     total = _whole(next((b.sum() for b in exact.values()), x.sum()))
     rows, columns = (exact.get((axis,), _whole_line(margin_of(x, (axis,)), total, rng)) for axis in (0, 1))
     margins: list[Axes] = [(0,), (1,)]
@@ -171,7 +171,7 @@ def _whole(x: float) -> int:
 
 
 def _whole_line(line: NDArray, total: int, rng: np.random.Generator) -> NDArray:
-    """Round a line of counts to whole numbers with a given sum, least squared distance first."""
+    """Round a line of counts to whole numbers with a given sum, at the least squared distance."""
     whole, _ = round_children(
         line[None], np.array([0, 1]), row_sums=np.array([[total]]), nudge=rng.random((1, line.size))
     )
@@ -185,7 +185,7 @@ def _round_many(
     seconds: float,
     rng: np.random.Generator,
 ) -> Answer:
-    """Round with exact margins (or the total) kept."""
+    """Round a table to whole numbers so that the exact margins, or the total, are kept."""
     zeros = state.constraints.zero_cells.reshape(x.shape)
     if x.size > EXACT_CELLS:
         kept = exact or {(): np.array(_whole(x.sum()))}
@@ -208,7 +208,7 @@ def _kept(state: HistogramProblem, attributes: Sequence[str]) -> Axes:
 
 
 def exact_margins(state: HistogramProblem, values: NDArray) -> tuple[list[tuple[int, ...]], list[NDArray]]:
-    """Return the invariants as axes and tables."""
+    """Return the axes and the table of each invariant."""
     parts = zip(state.headers, split(values, state.headers, state.cells), strict=True)
     pairs = [(_axes(state, h), np.asarray(p, float)) for h, p in parts if h.exact]
     shapes = [tuple(state.cells.shape[1:][a] for a in axes) for axes, _ in pairs]
@@ -218,7 +218,7 @@ def exact_margins(state: HistogramProblem, values: NDArray) -> tuple[list[tuple[
 def project_on_margins(
     state: HistogramProblem, values: NDArray, first: Sequence[Marginal] = ()
 ) -> Projection:
-    """Return the table nearest to one row of values, settling the marginals in `first` first."""
+    """Return the table nearest to one row of values; the marginals in `first` are fixed before the cells."""
     shape = state.cells.shape[1:]
     margins, sums = exact_margins(state, values)
     # Sums of whole numbers are exact, so margins that differ at all contradict each other.
@@ -249,7 +249,7 @@ def project_on_margins(
 def _nearest(
     state: HistogramProblem, x: NDArray, first: Sequence[Marginal]
 ) -> tuple[NDArray, NDArray, int, bool]:
-    """Return the nearest nonnegative table to x (1, n), settling the marginals of `first` first if some table has them all.
+    """Return the nonnegative table nearest to `x (1, n)`; marginals in `first` are fixed before it where this is possible.
 
     The last value says whether no nonnegative table is nearer: nothing was settled first, or nothing is below zero.
     """
@@ -274,7 +274,7 @@ def _not_below_zero(projection: Projection, margins, sums, held: NDArray[np.bool
 
 
 def _onto_exact_margins(state: HistogramProblem, values: NDArray, margins, sums) -> Projection:
-    """Project onto exact margins if all noise is on the finest cells."""
+    """Project values onto the exact margins, where only the finest cells are noisy."""
     parts = zip(state.headers, split(values, state.headers, state.cells), strict=True)
     noisy = [(p / h.law.variance, 1 / h.law.variance) for h, p in parts if not h.exact]
     precision = sum(w for _, w in noisy)

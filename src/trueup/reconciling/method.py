@@ -17,7 +17,7 @@ from trueup.model.header import Measured
 
 
 class Method(ABC):
-    """A method of reconciliation; a frozen dataclass whose fields are its parameters.
+    """A reconciliation method: a frozen dataclass with the parameters as fields.
 
     Attributes
     ----------
@@ -48,16 +48,16 @@ class Method(ABC):
         return True
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Return the reason why it cannot handle these constraints despite their structure, or None."""
+        """Return the reason why the method cannot handle these constraints despite their structure, or None."""
         return None
 
     def refuses_noise(self, headers: Sequence[Measured]) -> str | None:
-        """Return the reason why it cannot handle the noise of these measurements, or None."""
+        """Return the reason why the method cannot handle the noise of these measurements, or None."""
         return None
 
     @abstractmethod
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Compute everything that depends only on constraints and laws.
+        """Return everything that the method computes from constraints and laws alone.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class Method(ABC):
         return "it solves for all places at once"
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Return the common plan of all parts of the places.
+        """Return the plan that all parts of the places have in common.
 
         Raises
         ------
@@ -90,13 +90,13 @@ class Method(ABC):
         raise NotImplementedError
 
     def errors(self, state: Any) -> dict[Margin, NDArray]:
-        """Return least-squares standard errors (counts) of margins with a formula."""
+        """Return the least-squares standard errors (counts) of the margins for which a formula exists."""
         return {}
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The result of a reconciliation method.
+    """The counts that a reconciliation method returns, with status and figures.
 
     A count or a figure that is not finite is never solved, whatever status a method gives: this is checked here, where every
     solution is made.

@@ -1,4 +1,4 @@
-"""Wang and Reiter's multinomial mode, and Wang's draws (the 2020 draft's Algorithms 1 and 2), from the top.
+"""Wang and Reiter's multinomial mode, and Wang's draws (the 2020 draft's Algorithms 1 and 2), from the top down.
 
 Fields that both have are those of `Multinomial`.
 """
@@ -24,7 +24,7 @@ from trueup.reconciling.method import Method, Solution
 
 @dataclass(frozen=True)
 class Multinomial(Method):
-    """A method that splits each total among its parts.
+    """Base of the methods that split each total among its parts from the top down.
 
     Attributes
     ----------
@@ -53,37 +53,37 @@ class Multinomial(Method):
         settle_priors(self, COUNT_PRIORS)
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Return the reason if bounds other than zero are given, or None."""
+        """Return the reason why the method cannot keep the constraints (bounds, or counts below zero), or None."""
         if constraints.bounds:
             return "it knows invariants and structural zeros, but no other bounds"
         return None if constraints.nonnegative else "it makes counts nonnegative"
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> EstimateLayout:
-        """Lay out the tree and its measurements."""
+        """Return the layout of the tree, its measurements and the priors."""
         problem = tree_problem(constraints, headers)
         refuse_unmeasured(problem)
         return layout(problem, self.total, self.prior, self.prior_total, self.monte_carlo)
 
     def apply(self, state: EstimateLayout, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Split from the top; equal values and an equal `rng` give equal counts."""
+        """Split totals from the top down; equal values and equal `rng` states give equal counts."""
         estimator = Estimator(state, rng)
         rows = np.atleast_2d(values).astype(np.int64)
         nodes = np.stack([self._split(estimator, row) for row in rows])
         return Solution(state.problem.finest(nodes).reshape(*values.shape[:-1], -1))
 
     def _rules(self, plan: EstimateLayout, weights: NDArray) -> dict[str, Any]:
-        """Return exact counts, the rule for empty parts, and labels."""
+        """Return the arguments of the split: exact counts, the rule for empty parts, and labels."""
         exact = np.where(plan.settled(), weights, -1)
         return {"exact": exact, "empty": self.empty, "label": plan.problem.nested.label}
 
     @abstractmethod
     def _split(self, estimator: Estimator, row: NDArray) -> NDArray[np.int64]:
-        """Return counts of all nodes from one row of measured values."""
+        """Return counts of all nodes, split from one row of measured values."""
 
 
 @dataclass(frozen=True)
 class MultinomialMode(Multinomial):
-    """Split each total among its parts by a mode of the multinomial distribution.
+    """Splits of each total among its parts by a mode of the multinomial distribution.
 
     Trials are the posterior mode of the total, probabilities proportional to the posterior modes
     of the parts: with flat priors the noisy counts themselves, negative ones taken as zero.
@@ -115,7 +115,7 @@ class MultinomialMode(Multinomial):
         )
 
     def _order(self, plan: EstimateLayout, rng: np.random.Generator) -> NDArray[np.int64] | None:
-        """Return a random order of the nodes that keeps siblings together, or None."""
+        """Return a random order of the nodes that keeps siblings together, or None for the order of the tree."""
         if self.ties == "first":
             return None
         child_ptr = plan.problem.child_ptr
@@ -125,7 +125,7 @@ class MultinomialMode(Multinomial):
 
 @dataclass(frozen=True)
 class MultinomialSample(Multinomial):
-    """Split each total among its parts by a draw from the multinomial distribution.
+    """Splits of each total among its parts by a draw from the multinomial distribution.
 
     Noisier than `multinomial-mode`: a draw adds the multinomial's own variance. Offered because
     tables have been published with it.

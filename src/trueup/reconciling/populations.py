@@ -1,4 +1,4 @@
-"""Populations that are plausible given the measurements, drawn to simulate errors.
+"""Draws of populations that are plausible given the measurements, for simulating errors.
 
 Not the released counts, and no other point: where noise is wide these are too even or too uneven, and errors that are
 simulated on them are those of another population. Draws have the spread that the true counts have, as far as it is known,
@@ -36,7 +36,7 @@ def drawn_populations(
     rng: np.random.Generator,
     places: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
-    """Draw whole counts `(number, n)` given measured values `(q,)`.
+    """Draw whole populations `(number, n)` that are plausible given measured values `(q,)`.
 
     With `places`, a mask of those of the last level, counts elsewhere may be left out, and zero.
 
@@ -106,7 +106,7 @@ def _within_margins(
     number: int,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Draw from noisy values alone, and return the nearest tables with the exact margins."""
+    """Draw tables from the noisy values alone, and return the nearest tables with the exact margins."""
     from trueup.reconciling.margins_projection import MarginsProjection
 
     parts = split(values, headers, constraints.cells)
@@ -142,7 +142,7 @@ def _of_tree(
 
 
 def warm(spec: Spec, headers: Sequence[Measured], method: Method) -> None:
-    """Reconcile zeros on a few places, so that kernels are compiled.
+    """Reconcile zeros on a few places, so that all kernels are compiled.
 
     Noise that is drawn for all places together is left out: its law holds for these places alone.
 

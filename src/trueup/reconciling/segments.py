@@ -1,4 +1,4 @@
-"""Segments of a hierarchy of histograms, and their common plan.
+"""Segments of a hierarchy of histograms, and the plan that all segments have in common.
 
 The levels are cut at boundary levels; a *segment* covers the levels from one boundary to the next, both included, and
 a run of neighbouring places of its top level with everything below them. Segments are plain arrays.
@@ -44,7 +44,7 @@ Bounds = tuple[tuple[NDArray[np.int64], ...], ...]
 
 @dataclass(frozen=True, eq=False)
 class SegmentPlan:
-    """The common plan of all segments of a problem, without places.
+    """The plan that all segments of a problem have in common, without places.
 
     Attributes
     ----------
@@ -86,16 +86,16 @@ class SegmentPlan:
         return int(np.prod(self.fold.sizes))
 
     def place_cells(self, sizes: Sequence[int]) -> tuple[int, int]:
-        """Return how many cells a place has, and how many measured values at most."""
+        """Return the number of cells of a place, and the largest number of measured values."""
         return self.cells, max(sum(size for _, size in columns) for columns in self.columns)
 
     def exact(self, level: int) -> list[Exact]:
-        """Return the invariants of a level and of those below it."""
+        """Return the invariants on a level and on those below it."""
         levels = range(level, len(self.levels))
         return [(at, m) for at in levels for m, variance in self.measured[at] if variance == 0]
 
     def bounds(self, constraints: Constraints) -> Bounds:
-        """Return the lower bounds on the places of constraints."""
+        """Return the lower bounds on every level's places that the constraints state."""
         return tuple(
             tuple(level_bounds(constraints, self.fold, self.bounded, name)) if self.bounded else ()
             for name in constraints.cells.tree.levels
@@ -135,7 +135,7 @@ class Segment:
 
     @property
     def measured(self) -> range:
-        """Return the levels whose measurements the segment uses."""
+        """Return the range of levels whose measurements the segment uses."""
         return range(self.top, self.bottom + self.lowest)
 
 
@@ -148,7 +148,7 @@ def segment_plan(
     known: Sequence[Margin] = (),
     bounded: Sequence[Margin] = (),
 ) -> SegmentPlan:
-    """Prepare the plan of all segments; tables of `known` margins and bounds on `bounded` ones are given on the way down."""
+    """Return the plan of all segments; on the way down, segments are given `known` margins and bounds on `bounded` ones."""
     if reason := refuses_on_histogram(constraints):
         raise SpecError(
             f"reconciliation by parts cannot keep the constraints: {reason}", remedy="give --engine memory"
@@ -207,7 +207,7 @@ def summed_up(
     own: Sequence[Sequence[tuple[Exact, Table]]],
     below: Sequence[tuple[Exact, Table]],
 ) -> list[tuple[Exact, Table]]:
-    """Return all invariants at and below a segment, summed at its top places; refuse contradictions.
+    """Return all invariants at and below a segment, summed at its top places; refuse contradictory ones.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def _hold(levels: Sequence[str], one: tuple[Exact, Table], other: tuple[Exact, T
 
 
 def _common(one: tuple[Exact, Table], other: tuple[Exact, Table]) -> Iterator[tuple[Table, Table]]:
-    """Yield the sums that two invariants have in common, if one refines the other."""
+    """Yield the sums of two invariants on the margin that they have in common, if one refines the other."""
     for ((_, fine), table), ((_, coarse), sums) in ((one, other), (other, one)):
         if refines(fine, coarse):
             yield marginalise(table, relative(fine, coarse)), sums

@@ -1,4 +1,4 @@
-"""Trees: least squares, or by default a top-down projection of children with controlled rounding."""
+"""Reconciliation of trees: least squares, or by default top-down projection of children with controlled rounding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trueup.reconciling.method import Method, Solution
 
 @dataclass(frozen=True)
 class RoundedTreeMethod(Method):
-    """A method for nested margins in real numbers, with optional controlled rounding."""
+    """Base of the methods for nested margins: a solution in real numbers, then optional controlled rounding."""
 
     rounding: Literal["controlled", "none"] = "controlled"
 
@@ -41,14 +41,14 @@ class RoundedTreeMethod(Method):
         return self.rounding == "controlled"
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
-        """Lay out the tree."""
+        """Return the tree of the nested margins with its measurements."""
         problem = tree_problem(constraints, headers)
         refuse_unidentified(problem)
         return problem
 
     @abstractmethod
     def solve(self, state: TreeProblem, nodes: NDArray) -> Solution:
-        """Return real counts of all nodes `(..., nodes)`, given their measured values."""
+        """Return real counts of all nodes `(..., nodes)`, given the measured values of the nodes."""
 
     def apply(self, state: TreeProblem, values: NDArray, rng: np.random.Generator) -> Solution:
         """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties of rounding."""
@@ -60,13 +60,13 @@ class RoundedTreeMethod(Method):
         return Solution(state.finest(counts), solved.status, stats)
 
     def errors(self, state: TreeProblem) -> dict[Margin, NDArray]:
-        """Return the standard errors of every margin of the chain."""
+        """Return the standard errors (counts) of every margin of the chain."""
         return tree_standard_errors(state)
 
 
 @dataclass(frozen=True)
 class TreeTopDown(RoundedTreeMethod):
-    """Top-down reconciliation of nested margins with controlled rounding.
+    """Top-down reconciliation of nested margins: bounded projection of children, then controlled rounding.
 
     One upward pass gives every node its weighted least-squares estimate from its own subtree; going
     down, the children of each parent are projected, in the metric of their variances, on the sum
@@ -88,7 +88,7 @@ class TreeTopDown(RoundedTreeMethod):
     title: ClassVar[str] = "least squares up, one bounded projection per parent down, controlled rounding"
 
     def solve(self, state: TreeProblem, nodes: NDArray) -> Solution:
-        """Solve by one upward and one downward pass."""
+        """Return real counts of all nodes by one upward and one downward pass."""
         bounds = state.bounds()
         x, bad = topdown(
             state.child_ptr,
@@ -106,7 +106,7 @@ class TreeTopDown(RoundedTreeMethod):
 
 @dataclass(frozen=True)
 class TreeEquality(RoundedTreeMethod):
-    """Minimum of sum (x - y)^2 / variance over counts that add up and keep exact values.
+    """Weighted least squares over counts that add up and keep exact values; counts may be negative.
 
     The linear unbiased estimate of least variance of every count, and of every sum of counts. It uses
     no bounds: small counts come out negative.
@@ -133,7 +133,7 @@ class TreeEquality(RoundedTreeMethod):
         return False
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Return the reason if bounds or nonnegativity are required, or None."""
+        """Return the reason why the method cannot keep bounds or nonnegativity, or None."""
         if constraints.bounds:
             return "it knows no bounds"
         if self.integer and constraints.nonnegative:
@@ -141,6 +141,6 @@ class TreeEquality(RoundedTreeMethod):
         return None
 
     def solve(self, state: TreeProblem, nodes: NDArray) -> Solution:
-        """Solve by one sweep up and one down."""
+        """Return least-squares counts of all nodes by one upward and one downward pass."""
         refuse_conflicts(state, nodes)
         return Solution(least_squares(state.child_ptr, state.variance, nodes))

@@ -34,7 +34,7 @@ from trueup.noise.losses import Losses
 
 
 class OnLattice:
-    """Base of the lattice laws, which are given a lattice and its samplers."""
+    """Base of the lattice laws, each of which is bound to a lattice and its samplers."""
 
     name: ClassVar[str]
     joint: ClassVar[bool] = True
@@ -43,7 +43,7 @@ class OnLattice:
     bound: Any = None
 
     def over(self, lattice) -> Self:
-        """Return this law on a lattice without samplers, for analysing drawn noise."""
+        """Return this law on a lattice without samplers, which serves to analyse noise that was drawn."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
         copy.__dict__.pop("smallest_change", None)  # of the lattice before
@@ -51,7 +51,7 @@ class OnLattice:
         return copy
 
     def on(self, lattice, **options) -> Self:
-        """Return this law on a lattice, with its samplers chosen (see `trueup.noise.lattice.draw`)."""
+        """Return this law on a lattice with chosen samplers (see `trueup.noise.lattice.draw`)."""
         from trueup.noise.lattice.draw import choose_sampler
 
         copy = self.over(lattice)
@@ -59,7 +59,7 @@ class OnLattice:
         return copy
 
     def as_asked(self, lattice, options: Mapping[str, Any]) -> Self:
-        """Return this law on a lattice with the options of a spec."""
+        """Return this law on a lattice, with samplers chosen by the options of a spec."""
         if unknown := [name for name in options if name not in ("sampler", "slowest")]:
             raise SpecError(
                 f"law '{self.name}' is given the option '{unknown[0]}'", needed="one of sampler, slowest"
@@ -72,26 +72,26 @@ class OnLattice:
         return self.on(lattice, **options)
 
     def scaled(self, factor: Fraction) -> Self:
-        """Raise an error, because the law's samplers are chosen for its own cost."""
+        """Raise an error, because the law's samplers are chosen for its own privacy cost."""
         return BaseLaw.scaled(self, factor)  # type: ignore[arg-type]
 
     def characteristic(self, t: Reals) -> Reals:
-        """Raise an error, because the noise of one cell depends on the invariants."""
+        """Raise an error, because the noise of one cell has a distribution that depends on the invariants."""
         return BaseLaw.characteristic(self, t)  # type: ignore[arg-type]
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Raise an error, because the loss concerns a whole vector."""
+        """Raise an error, because the privacy loss concerns a whole vector."""
         return BaseLaw.losses(self, change, cut)  # type: ignore[arg-type]
 
     def tail(self, probability: float) -> Tail:
-        """Return the count that any cell's noise exceeds with at most a given probability (see `lattice.tail`)."""
+        """Return the count that no cell's noise exceeds with more than a given probability (see `lattice.tail`)."""
         from trueup.noise.lattice.tail import cell_tail
 
         return cell_tail(self, probability)
 
     @cached_property
     def smallest_change(self) -> Sensitivity | None:
-        """Return the smallest change (L1 and squared L2 norm) of the hardest cell; None if not found.
+        """Return the smallest change (L1 and squared L2 norm) of the cell that is hardest to change; None if not found.
 
         Two tables that differ in that cell differ at least so much: no smaller change hides what stands in it.
         """
@@ -101,7 +101,7 @@ class OnLattice:
 
     @property
     def loss(self) -> Cost | None:
-        """Return the loss of the smallest change of the hardest cell, exact and rounded up; None if not found."""
+        """Return the privacy loss of `smallest_change`, rounded up if it is not rational; None if no change was found."""
         law: Any = self
         return None if self.smallest_change is None else law.cost(self.smallest_change)
 
@@ -156,11 +156,11 @@ class LatticeLaplace(OnLattice, DiscreteLaplace):
 
     @property
     def factor(self) -> tuple[float, int]:
-        """Return rate and power of a cell's factor `exp(-rate |v|^power)`."""
+        """Return the rate and the power of the factor `exp(-rate |v|^power)` of a cell."""
         return float(self.epsilon), 1
 
     def of_cell(self, weight: Fraction) -> Fraction:
-        """Return the parameter of a cell whose precision is `weight` times the law's: its epsilon."""
+        """Return the epsilon of a cell whose precision is `weight` times that of the law."""
         return self.epsilon * weight
 
     def sentence(self) -> str:
@@ -196,11 +196,11 @@ class LatticeGaussian(OnLattice, DiscreteGaussian):
 
     @property
     def factor(self) -> tuple[float, int]:
-        """Return rate and power of a cell's factor `exp(-rate |v|^power)`."""
+        """Return the rate and the power of the factor `exp(-rate |v|^power)` of a cell."""
         return float(1 / (2 * self.sigma2)), 2
 
     def of_cell(self, weight: Fraction) -> Fraction:
-        """Return the parameter of a cell whose precision is `weight` times the law's: its sigma squared."""
+        """Return the sigma squared of a cell whose precision is `weight` times that of the law."""
         return self.sigma2 / weight
 
     def sentence(self) -> str:
@@ -248,11 +248,11 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> LatticeL2Laplace:
-        """Return the law whose loss for one smallest change is at most the epsilon `amount`."""
+        """Return the law whose loss for one smallest change is at most `amount` of epsilon."""
         return cls(rational(amount, "epsilon") / _root_above(sensitivity.l2_squared))
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return epsilon, rounded up: inverse scale times L2 sensitivity; with the sampler's delta once it is chosen."""
+        """Return epsilon, rounded up: inverse scale times L2 sensitivity; once a sampler is chosen, with its delta."""
         amount = self.epsilon * _root_above(sensitivity.l2_squared)
         if self.bound is None or not self.bound.rounding:
             return Cost("epsilon", amount)
@@ -260,7 +260,7 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
 
     @property
     def variance(self) -> float:
-        """Return the mean variance of a cell (counts squared) under the continuous law on the lattice's span."""
+        """Return the mean variance (counts squared) of a cell under the continuous law on the span of the lattice."""
         if self.lattice is None:
             raise _joint("variance")
         d = self.lattice.dimension
@@ -291,7 +291,7 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
 
 
 def _delta(epsilon: Fraction, apart: float) -> Fraction:
-    """Return the delta of a sampler within total variation `apart` of an epsilon-private law, `(1 + e^epsilon) apart`, at most 1.
+    """Return the delta of a sampler within total variation `apart` of an epsilon-private law: `(1 + e^epsilon) apart`, at most 1.
 
     It is rounded up to a power of two, so that it is the same on every machine.
     """

@@ -1,4 +1,4 @@
-"""The choice of samplers on a lattice, piece by piece, with their expected numbers of tries.
+"""Choice of a sampler for each piece of a lattice, with the expected number of proposals (tries).
 
 A proposal drawn from independent factors is accepted with probability `Z_target / Z_proposal`, and the
 lattice's normaliser is `Z_L = prod_i Z_i P(A v = 0)` for independent cells v. By the local limit theorem
@@ -37,14 +37,14 @@ NOISE_REACH_NATS = 64
 
 
 def noise_reach(parameter: Fraction, laplace: bool) -> float:
-    """Return the count that a cell's noise exceeds with a probability below `2^-92`."""
+    """Return the count that the noise of a cell exceeds with a probability below `2^-92`."""
     return (
         NOISE_REACH_NATS / float(parameter) if laplace else math.sqrt(2 * NOISE_REACH_NATS * float(parameter))
     )
 
 
 def half_norm(n: int, epsilon: Fraction) -> tuple[float, float]:
-    """Return the end and the number of entries of the table of K for one sum of n cells (see `HalfNorm`)."""
+    """Return the largest K and the number of entries in the table of K for one sum of n cells (see `HalfNorm`)."""
     x = math.exp(-2 * float(epsilon))
     gap = -math.expm1(-2 * float(epsilon))
     spread = math.sqrt((2 * n - 1) * x / gap**2 + n / 8)
@@ -58,7 +58,7 @@ def too_long(entries: float) -> str:
 
 
 def laplace_factor(epsilon: Fraction) -> tuple[float, float, float]:
-    """Return the log normaliser, variance and excess kurtosis of one cell."""
+    """Return the log normaliser, variance and excess kurtosis of one cell's Laplace noise."""
     a, gap = math.exp(-float(epsilon)), -math.expm1(-float(epsilon))
     return math.log((1 + a) / gap), 2 * a / gap**2, (1 + 4 * a + a * a) / max(2 * a, 1e-300)
 
@@ -68,7 +68,7 @@ def gaussian_factor(sigma2: Fraction) -> tuple[float, float, float]:
 
 
 def aggregate_gain(epsilon: Fraction, m: int) -> float:
-    """Return the log factor by which drawing m cells together raises acceptance.
+    """Return the log factor by which drawing m cells together raises the probability of acceptance.
 
     With `a = exp(-epsilon)` the chance is `(1 - a) / (1 + a)^(2m-1) sum_j C(m-1, j)^2 a^(2j)`.
     """
@@ -78,7 +78,7 @@ def aggregate_gain(epsilon: Fraction, m: int) -> float:
 
 
 def log_mass(matrix, cells, index: int | None = None) -> float:
-    """Estimate the log probability that independent cells lie on the lattice of `matrix`.
+    """Return an estimate of the log probability that independent cells lie on the lattice of `matrix`.
 
     It is at least 0: the zero vector has mass 1.
     """
@@ -138,7 +138,7 @@ class Choice:
     beyond: str = ""
 
     def sentence(self) -> str:
-        """Return the choice in words."""
+        """Return the choice of the sampler in words."""
         if self.beyond:
             return f"sampler '{self.sampler}' would need {self.beyond}"
         about = f"about {self.tries:.3g} tries, {self.seconds:.2g} s a vector"
@@ -173,16 +173,16 @@ class BoundSampler:
 
     @cached_property
     def exact_in_integers(self) -> bool:
-        """Return True if no decision depends on rounding."""
+        """Return True if no decision of the samplers depends on rounding."""
         return all(choice.arithmetic != "double" for _, choice in self.pieces)
 
     @property
     def rounding(self) -> float:
-        """Return an upper bound on the total variation distance between draws and the law, if one is derived."""
+        """Return an upper bound on the total variation distance between the draws and the law."""
         return sum(choice.rounding for _, choice in self.pieces)
 
     def draw(self, count: int, words: Words):
-        """Draw `count` noise vectors `(count, n)`; pinned cells get zero."""
+        """Draw `count` noise vectors `(count, n)`; cells that the invariants fix get zero."""
         from trueup.kernel.lattice_samplers import TapeDraws
 
         vectors, tries = np.zeros((count, self.n), np.int64), 0
@@ -193,7 +193,7 @@ class BoundSampler:
         return TapeDraws(vectors, tries)
 
     def explain(self) -> list[str]:
-        """Return how many pieces of each kind there are, and how they are drawn."""
+        """Return lines with the number of pieces for each kind of sampler, and a description of the sampler."""
         alike: dict[tuple[str, str], list[Choice]] = {}
         for _, choice in self.pieces:
             alike.setdefault((choice.sampler, choice.arithmetic), []).append(choice)
@@ -205,7 +205,7 @@ def _sampler_seconds(choice: Choice) -> float:
 
 
 def nothing_drawn(*_) -> Any:
-    """Raise an error, because the sampler was refused."""
+    """Raise an error, because the chosen sampler was refused and may not draw."""
     raise PrivacyError(
         "a sampler that was refused is asked to draw", remedy="report this as an error in trueup"
     )

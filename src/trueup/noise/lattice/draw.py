@@ -1,4 +1,4 @@
-"""Choice of samplers for noise on a lattice, and samplers in floating point: Klein's walk and the Gaussian mixture.
+"""Choice of lattice samplers, and the samplers in floating point: Klein's walk and the Gaussian mixture.
 
 There are no fallbacks: what is chosen is what draws.
 
@@ -51,7 +51,7 @@ MOST_KINDS = 500
 
 
 def klein_walk(piece: Piece, sigma: float) -> Choice:
-    """Return Klein's walk as a choice, on the path basis for one sum, else on the reduced basis."""
+    """Return Klein's walk as a choice: on the path basis for a piece with one sum, else on the reduced basis."""
     from trueup.kernel.lattice_samplers import klein, run
 
     n, d = piece.cells.size, piece.dimension
@@ -69,7 +69,7 @@ def klein_walk(piece: Piece, sigma: float) -> Choice:
 
 
 def whole_noise(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
-    """Draw L2-norm Laplace noise by one walk on the whole basis, because its pieces are dependent."""
+    """Return the sampler of L2-norm Laplace noise: one walk on the whole basis, because the pieces are dependent."""
     from trueup.kernel.lattice_samplers import klein, run
 
     if weights is not None:
@@ -98,7 +98,7 @@ def whole_noise(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
 
 
 def rounding_of(steps: Any, epsilon: float, tries: float) -> float:
-    """Bound the total variation distance between L2-norm Laplace noise and its draws in floating point.
+    """Return a bound on the total variation distance between L2-norm Laplace noise and its floating-point draws.
 
     Let u = 2^-53, d the dimension, n the cells, g_i the Gram-Schmidt norms, mu the largest slope, kappa the basis' condition
     number, and s_i = sqrt(t) / g_i the spread of coefficient i. Each decision is coupled with that in real numbers on the same
@@ -131,7 +131,7 @@ def rounding_of(steps: Any, epsilon: float, tries: float) -> float:
 
 
 def unwalkable(pieces: Sequence[Piece]) -> str:
-    """Return the limit that a walk on all pieces together exceeds; empty if none."""
+    """Return the limit that a walk on all pieces together would exceed, in words; empty if there is none."""
     dimension = sum(piece.dimension for piece in pieces)
     if dimension > MAX_WALK_DIMENSIONS:
         return f"a walk in {dimension:,} dimensions, at most {MAX_WALK_DIMENSIONS:,}"
@@ -148,7 +148,7 @@ def _nothing_open(*_) -> int:
 
 
 def _tries(norms: np.ndarray, sigma: float) -> float:
-    """Bound the expected tries of Klein's walk by `prod rho(s_i, 0) / (s_i sqrt(2 pi))`."""
+    """Return a bound on the expected tries of Klein's walk, `prod rho(s_i, 0) / (s_i sqrt(2 pi))`."""
     spreads = sigma / norms
     narrow = spreads[spreads < 2]
     z = np.arange(-40, 41)[:, None]
@@ -170,7 +170,7 @@ def choose_sampler(
     sampler: str = "auto",
     slowest: float = MAX_SECONDS,
 ) -> BoundSampler:
-    """Choose the sampler of each piece of a lattice for a law.
+    """Return the samplers of a law on a lattice, one chosen for each piece.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def _too_slow(piece: Piece, options: list[Choice], sampler: str, slowest: float)
 
 
 def _options(law, piece: Piece, factors: tuple[Fraction, ...]):
-    """Yield `(sampler, build)` for a piece, the best first."""
+    """Yield pairs `(sampler, build)` of the samplers that suit a piece, the best first."""
     alike, only = len(set(factors)) == 1, factors[0]
     laplace = law.factor[1] == 1
     if laplace and alike and piece.kind == "sum":
@@ -266,7 +266,7 @@ _DENOMINATOR = 2**20
 
 
 class BasisPlan(NamedTuple):
-    """A lattice basis with the rates of its coordinates.
+    """A lattice basis with a proposal rate for each coordinate.
 
     Attributes
     ----------
@@ -287,7 +287,7 @@ class BasisPlan(NamedTuple):
 
 
 def proved_rates(basis: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return proved rates `(d,)` for a basis `(d, n)`; 0 where none is found.
+    """Return proved proposal rates `(d,)` for the coordinates in a basis `(d, n)`; 0 where none is found.
 
     Examples
     --------
@@ -316,7 +316,7 @@ def proved_rates(basis: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def in_basis(piece: Piece, epsilon: Fraction) -> Choice | None:
-    """Return the sampler of a low-dimensional piece by coordinates; None if no rates are proved."""
+    """Return the sampler of a low-dimensional piece by basis coordinates; None if no rates are proved."""
     if piece.dimension > MOST_DIMENSIONS or not (rates := proved_rates(piece.basis)).all():
         return None
     own = [Fraction(int(rate), RATE_DENOMINATOR) * epsilon for rate in rates]

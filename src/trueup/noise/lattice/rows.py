@@ -37,7 +37,7 @@ MARGIN = 1e-9
 
 
 class GridSampler:
-    """The stages of a grid's sampler, and the rules that settle open decisions.
+    """Stages of the sampler of a grid, with exact decisions for words that its tables leave open.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class GridSampler:
         self.asked = np.zeros(self.laws[-1].columns, np.int64)
 
     def settle(self, family: int, row: int, k: int, word: int, words: Words) -> int:
-        """Settle one open decision in exact whole-number arithmetic."""
+        """Return the outcome of one open decision, settled in exact whole-number arithmetic."""
         if family != ACCEPT:
             return self._decisions.settle(family, row, k, word, words)
         stage = self._stages[row]
@@ -77,7 +77,7 @@ def row_stages(shape: Sequence[int]) -> list[tuple[int, int, int]]:
 
 
 class Stage:
-    """Tables of one stage.
+    """Tables for one stage of the sampler of a grid.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Stage:
         )  # fmt: skip
 
     def chance(self, k: int, left: Sequence[int], bits: int) -> Interval:
-        """Enclose the acceptance probability `r_k(left) / M_k`."""
+        """Return an enclosure of the acceptance probability `r_k(left) / M_k`."""
         work = bits + 64
         total, zero = [1 << work], 0
         for lack in left:
@@ -120,7 +120,7 @@ class Stage:
         return Interval(met * most.denominator // most.numerator, min(high, 1 << work), work)
 
     def _masses(self, k: int, lack: int, work: int) -> list[int]:
-        """Bound the masses `p_k(v | left) 2^work` from below."""
+        """Return lower bounds on the masses `p_k(v | left) 2^work`."""
         deep = 2 * work + math.ceil(3 * lack * self.epsilon)
         far = row_reach(float(self.epsilon), self._sizes[k - 1], work)
         whole = (self._sums[k - 1](lack, deep).rounded(deep) * self._norm(k, deep)).hi
@@ -131,7 +131,7 @@ class Stage:
         ]
 
     def _norm(self, k: int, bits: int) -> Interval:
-        """Enclose `g_{qk}(0) / (g_q(0) g_{q(k-1)}(0))`."""
+        """Return an enclosure of `g_{qk}(0) / (g_q(0) g_{q(k-1)}(0))`."""
         work = bits + 64
         one, rest, whole = (
             centre(self.epsilon, self._sizes[i], work).rounded(work) for i in (0, k - 2, k - 1)
@@ -140,7 +140,7 @@ class Stage:
 
 
 def centre(epsilon: Fraction, m: int, bits: int) -> Interval:
-    """Enclose the weight of sum zero, `g_m(0) = sum_j C(m-1, j)^2 x^j / (1 - x)^(m-1)`, `x = exp(-2 epsilon)`."""
+    """Return an enclosure of the weight of sum zero, `g_m(0) = sum_j C(m-1, j)^2 x^j / (1 - x)^(m-1)`, `x = exp(-2 epsilon)`."""
     bits += 64 + m * max(4, 2 - math.floor(math.log2(-math.expm1(-2 * float(epsilon)))))
     x, power, one = exp_neg(2 * epsilon, bits), Interval.exact(1, bits), Interval.exact(1, bits)
     total, below = Interval(0, 0, bits), one
@@ -153,7 +153,7 @@ def centre(epsilon: Fraction, m: int, bits: int) -> Interval:
 
 
 def row_reach(epsilon: float, m: int, bits: int) -> int:
-    """Return how far beyond a column's remaining sum its cells are tabulated."""
+    """Return the distance beyond a column's remaining sum up to which its cells are tabulated."""
     return math.ceil((bits * math.log(2) / 2 + 2 * math.log(m + 1)) / epsilon) + 2 * m
 
 
@@ -162,7 +162,7 @@ def _nearest(found: Interval) -> float:
 
 
 def _product(one: list[int], other: list[int], bits: int) -> list[int]:
-    """Multiply polynomials of masses times 2^bits, rounded down."""
+    """Return the product of two polynomials of masses times 2^bits, rounded down."""
     width = bits // 4 + 2  # bytes of a sum of products below 1
     packed = [
         int.from_bytes(b"".join(c.to_bytes(width, "little") for c in p), "little") for p in (one, other)
@@ -176,7 +176,7 @@ def _product(one: list[int], other: list[int], bits: int) -> list[int]:
 
 
 def limit(k: int, columns: int, epsilon: float, summands: int = 1, *, proven: bool = True) -> float:
-    """Bound `r_k(R)` for every R; if that is not proved, return its value at R = 0."""
+    """Return an upper bound on `r_k(R)` for every R; without proof, the value at R = 0."""
     n = 1 << math.ceil(math.log2(64 + 12 * math.sqrt(columns * summands * _variance(epsilon))))
     weights = np.full(n // 2 + 1, 2.0 / n)
     weights[[0, -1]] = 1.0 / n
@@ -188,7 +188,7 @@ def limit(k: int, columns: int, epsilon: float, summands: int = 1, *, proven: bo
 
 
 def _transform(k: int, lack: int, epsilon: float, summands: int, n: int) -> Reals:
-    """Return absolute values of the Fourier transform of `p_k(. | left)` at n angles."""
+    """Return the absolute values of the Fourier transform of `p_k(. | left)` at n angles."""
     far = row_reach(epsilon, summands * k, 52)
     v = np.arange(-far, lack + far + 1)
     size = lack + far + 1
@@ -199,7 +199,7 @@ def _transform(k: int, lack: int, epsilon: float, summands: int, n: int) -> Real
 
 
 def _log_weights(m: int, epsilon: float, size: int) -> Reals:
-    """Return logs of `g_m(s) exp(epsilon s)` up to a constant, for s from 0 to at least `size`."""
+    """Return the logs of `g_m(s) exp(epsilon s)` up to a constant, for s from 0 to at least `size`."""
     return _tabulated(m, epsilon, 1 << size.bit_length())
 
 
@@ -213,7 +213,7 @@ def _tabulated(m: int, epsilon: float, size: int) -> Reals:
 
 
 def _enough(k: int, summands: int, least: float) -> int:
-    """Return the |R| from which on no law `p_k(. | R)` exceeds `least` anywhere."""
+    """Return the smallest |R| from which on no mass of the laws `p_k(. | R)` exceeds `least`."""
     high = next(n for n in (1 << i for i in count()) if _highest(n, k, summands) <= least)
     return bisect_left(range(high), -least, key=lambda n: -_highest(n, k, summands))
 
@@ -231,7 +231,7 @@ def _variance(epsilon: float) -> float:
 
 
 def log_proposals(shape: Sequence[int], epsilon: float) -> float:
-    """Estimate the log of the total weight of proposals, from which the expected tries follow."""
+    """Return an estimate of the log total weight of proposals, which gives the expected tries."""
     total = shape[1] * _log_centre(math.prod(shape) // shape[1], epsilon)
     for rows, columns, summands in row_stages(shape):
         total += sum(math.log(limit(k, columns, epsilon, summands, proven=False)) for k in range(2, rows + 1))
@@ -239,7 +239,7 @@ def log_proposals(shape: Sequence[int], epsilon: float) -> float:
 
 
 def _log_centre(m: int, epsilon: float) -> float:
-    """Return the log weight of all m cells with sum zero."""
+    """Return the log weight of the sum zero of m cells."""
     j = np.arange(m)
     ways = 2 * (gammaln(m) - gammaln(j + 1) - gammaln(m - j)) - 2 * epsilon * j
     whole: Any = logsumexp(ways)
@@ -247,7 +247,7 @@ def _log_centre(m: int, epsilon: float) -> float:
 
 
 def seconds_for(shape: Sequence[int], epsilon: float) -> float:
-    """Estimate the seconds of one proposal."""
+    """Return an estimate of the seconds that one proposal takes."""
     total = 0.0
     for rows, columns, summands in row_stages(shape):
         spread = math.sqrt(columns * summands * _variance(epsilon))
@@ -259,7 +259,7 @@ def seconds_for(shape: Sequence[int], epsilon: float) -> float:
 
 
 def beyond_limits(shape: Sequence[int], epsilon: float) -> str:
-    """Return the limit that the set-up of a grid exceeds; empty if none."""
+    """Return the limit that the set-up of a grid's sampler exceeds, in words; empty if there is none."""
     if beyond := too_long(1.5 * NOISE_REACH_NATS / epsilon):
         return beyond
     if math.prod(shape) > LARGEST_GRID:
@@ -269,7 +269,7 @@ def beyond_limits(shape: Sequence[int], epsilon: float) -> str:
 
 
 def _set_up(rows: int, columns: int, summands: int, epsilon: float) -> float:
-    """Estimate the seconds for the tables of a stage."""
+    """Return an estimate of the seconds that the tables of a stage take."""
     k = np.arange(2, rows + 1)
     weights = (summands * (k + summands * k**2 / 500)).sum() * 45 / epsilon
     lacks = 2.5 * k * math.sqrt(columns * summands * _variance(epsilon))

@@ -1,4 +1,4 @@
-"""Proved tables for the exact samplers on a lattice: laws on the integers and families of coins.
+"""Proved tables for the exact lattice samplers: laws on the integers, and families of biased coins.
 
 Each entry is the floor of a probability times `2^bits`, decided on enclosures; a word that equals it is
 settled with more bits by the same refinement as every other law's (`inversion`).
@@ -26,7 +26,7 @@ Chance = Callable[[int, int], Interval]
 
 
 class Decisions:
-    """Tables by family number, and exact decisions for words that they leave open.
+    """Tables of several families, and exact decisions for random words that a table leaves open.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Decisions:
         self._families: list[list[Chance] | list[Inversion]] = []
 
     def steps(self, laws: Sequence[tuple[Enclose, range]]) -> Steps:
-        """Tabulate laws from their enclosed cdfs on given supports."""
+        """Return tables of laws, computed from enclosed cdfs on given supports."""
         inversions = [Inversion(cdf, support, lookup_bits=8, word_bits=self.bits) for cdf, support in laws]
         self._families.append(inversions)
         tables = [(law.support.start, law.thresholds) for law in inversions]
@@ -48,7 +48,7 @@ class Decisions:
     def coins(
         self, chances: Sequence[Chance], *, count: int = 0, peaks: Sequence[int] | None = None
     ) -> Coins:
-        """Tabulate families of coins, a fixed number of each, or until probabilities fall below `2^-bits`.
+        """Return tables of families of coins: a fixed number of coins each, or until probabilities fall below `2^-bits`.
 
         Chances that fade fall from coin 0 on, or from the coins `peaks` on.
         """
@@ -70,7 +70,7 @@ class Decisions:
         return np.array(floors, dtype=np.uint64)
 
     def settle(self, family: int, row: int, k: int, word: int, words: Words) -> int:
-        """Settle one open decision: the drawn value, or 1 for a coin's success."""
+        """Return the outcome of one open decision: the drawn value, or 1 for a coin's success."""
         law, word = self._families[family][row], word >> (64 - self.bits)
         if isinstance(law, Inversion):
             return law.refine(word, words)
@@ -78,7 +78,7 @@ class Decisions:
 
 
 def flip(chance: Callable[[int], Interval], word: int, words: Words, word_bits: int = 64) -> int:
-    """Decide whether a uniform number that begins with `word` is below a probability."""
+    """Return 1 if a uniform number that begins with `word` is below a probability, else 0."""
     cdf = lambda value, bits: chance(bits) if value == 0 else Interval.exact(int(value > 0), bits)  # noqa: E731
     return int(Inversion(cdf, range(1), lookup_bits=8, word_bits=word_bits).refine(word, words) == 0)
 
@@ -98,14 +98,14 @@ class HalfNorm:
 
     @property
     def support(self) -> range:
-        """Return every k whose cdf is between `2^-64` and `1 - 2^-64`, and one more at each end."""
+        """Return the range of k whose cdf is between `2^-64` and `1 - 2^-64`, with one more at each end."""
         start, below, above, total = self._table(128)
         first = bisect_left(above, total[0] >> 64)
         last = bisect_right(below, total[1] - (total[1] >> 64))
         return range(max(start + first - 2, 0), start + last + 1)
 
     def cdf(self, k: int, bits: int) -> Interval:
-        """Enclose `P(K <= k)`."""
+        """Return an enclosure of `P(K <= k)`."""
         start, below, above, total = self._table(bits)
         if k < 0:
             return Interval.exact(0, bits)
@@ -131,7 +131,7 @@ class HalfNorm:
         return self.mode - len(down) + 1, below, above, (below[-1], above[-1] + beyond)
 
     def _walk(self, weight: Interval, ratio, factor: Interval, direction: int) -> tuple[list[Interval], int]:
-        """Return the weights from the mode until they are negligible, and a bound on the rest."""
+        """Return the weights from the mode outwards until they are negligible, and a bound on the sum of the others."""
         weights, k, work = [weight], self.mode, factor.bits
         while True:
             above, below = (part**2 for part in ratio(k))
@@ -147,32 +147,32 @@ class HalfNorm:
 
 
 def sizes(decisions: Decisions, n: int, epsilon: Fraction) -> Steps:
-    """Tabulate the law of K for one fixed sum of n cells."""
+    """Return the table of the law of K for one fixed sum of n cells."""
     law = HalfNorm(n, epsilon)
     return decisions.steps([(law.cdf, law.support)])
 
 
 def laplace_steps(decisions: Decisions, epsilons: Sequence[Fraction]) -> Steps:
-    """Tabulate discrete Laplace laws."""
+    """Return tables of discrete Laplace laws."""
     laws = [FirstDigit(epsilon, epsilon) for epsilon in epsilons]
     return decisions.steps([(law.cdf, law.support(decisions.bits)) for law in laws])
 
 
 def gaussian_steps(decisions: Decisions, variances: Sequence[Fraction]) -> Steps:
-    """Tabulate discrete Gaussian laws."""
+    """Return tables of discrete Gaussian laws."""
     laws = [GaussianTable(variance, word_bits=decisions.bits) for variance in variances]
     return decisions.steps([(law.enclose, law.support) for law in laws])
 
 
 def gaussian_coins(decisions: Decisions, variances: Sequence[Fraction]) -> Coins:
-    """Tabulate the weights `exp(-k^2 / (2 sigma2))` of one cell."""
+    """Return tables of the weights `exp(-k^2 / (2 sigma2))` of single cells, for each variance."""
     return decisions.coins(
         [lambda k, bits, v=variance: exp_neg(Fraction(k * k) / (2 * v), bits) for variance in variances]
     )
 
 
 def laplace_aggregates(decisions: Decisions, kinds: Sequence[tuple[Fraction, int]]) -> Aggregates:
-    """Tabulate the coins that accept and divide the sum of m cells, for each `(epsilon, m)`."""
+    """Return tables of the coins that accept and divide the sum of m cells, for each `(epsilon, m)`."""
     aggregates = [Aggregate(epsilon, m) for epsilon, m in kinds]
     return Aggregates(
         decisions.coins([aggregate.sum for aggregate in aggregates]),
@@ -185,13 +185,13 @@ def laplace_aggregates(decisions: Decisions, kinds: Sequence[tuple[Fraction, int
 
 
 def gaussian_aggregates(decisions: Decisions, variances: Sequence[Fraction]) -> Aggregates:
-    """Tabulate Gaussian weights for `draw_free` when all aggregates are single cells."""
+    """Return tables of Gaussian weights for `draw_free` when every aggregate is a single cell."""
     coins = gaussian_coins(decisions, variances)
     return Aggregates(coins, gaussian_steps(decisions, variances), coins)
 
 
 class Aggregate:
-    """Weights of m cells at `a = exp(-epsilon)`, `x = a^2` (see `kernel.lattice.free`).
+    """Weights of sums of m cells, for `a = exp(-epsilon)` and `x = a^2` (see `kernel.lattice.free`).
 
     `G_m(k) = a^k sum_j C(m-1+j+k, m-1) C(m-1+j, m-1) x^j` is a Gauss series; by Pfaff's transformation it is, up to a
     constant, `a^k sum_i C(m-1, i) (m+k-1)! (m+i-1)! / (k+i)! x^i (1-x)^(m-1-i)`, i below m: finite, and positive.
@@ -223,11 +223,11 @@ class Aggregate:
         return Interval.exact(1, bits) - self._powers(k + 1, bits)
 
     def reach(self, bits: int) -> range:
-        """Return every k whose cdf is between 0 and `1 - 2^-bits`, and one more."""
+        """Return the range of k whose cdf is between 0 and `1 - 2^-bits`, with one more."""
         return range(int(bits / self.epsilon) + 2)
 
     def head(self, k: int, bits: int) -> Interval:
-        """Enclose the probability of a sum `k - 1`."""
+        """Return an enclosure of the probability of the sum `k - 1`."""
         # At the mode the power is 1: a constant such as 63/64 would lie on a threshold and never be decided.
         value, bits = k - 1, bits + 32
         far = self._powers(abs(value - self.mode), bits)

@@ -1,4 +1,4 @@
-"""Noise distributions, and their common code.
+"""Noise distributions, and the code that they share.
 
 One file: the base of all laws, and what laws on the integers and continuous ones have beside it.
 """
@@ -34,7 +34,7 @@ class Sampler(Protocol):
 
 
 class BaseLaw:
-    """Base of the laws, each a frozen dataclass whose fields are its exact parameters."""
+    """Base of the laws, which are frozen dataclasses with exact parameters as fields."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -54,12 +54,12 @@ class BaseLaw:
 
     @property
     def rate(self) -> float | None:
-        """Return the rate of a law on the integers with mass proportional to `exp(-rate |k|)`; None of any other."""
+        """Return the rate of a law on the integers with mass proportional to `exp(-rate |k|)`; None for other laws."""
         form = self.form
         return form.slope if self.discrete and form and form == (form.slope, 0.0, np.inf) else None
 
     def scaled(self, factor: Fraction) -> Self:
-        """Return the same noise at `factor` times its cost."""
+        """Return the law of the same kind with `factor` times the privacy cost."""
         raise SpecError(
             f"the budget of the noise '{self.name}' cannot be planned",
             needed="noise 'discrete-laplace' or 'discrete-gaussian'",
@@ -117,7 +117,7 @@ class BaseLaw:
 
     @property
     def open_ended(self) -> bool:
-        """Return True if true counts beyond a table are possible too."""
+        """Return True if true counts beyond the tabulated ones are also possible."""
         return bool(np.isinf(self.support[1]))
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
@@ -132,17 +132,17 @@ class BaseLaw:
         return np.clip(low, -wide, wide).astype(np.int64), np.clip(high, -wide, wide).astype(np.int64)
 
     def possible(self, published: ArrayLike) -> NDArray[np.bool_]:
-        """Return a mask of the values as which some nonnegative count may be published."""
+        """Return a mask of the values that may be published for some nonnegative true count."""
         low, high = self.bounds(published)
         return np.asarray((low <= high) & (high >= 0))
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Return equal numbers for values whose tables differ only by a shift in whole counts."""
+        """Return a number for each value; values with equal numbers have the same table, shifted by whole counts."""
         values = np.asarray(published, np.float64)
         return values - np.floor(values)
 
     def table(self, published: float, depth: float) -> tuple[int, Reals]:
-        """Tabulate the likelihood of true counts given a value: the first count, and log masses from there on.
+        """Return the likelihood of the true counts given a published value: the first count, and log masses from it on.
 
         It reaches `depth` nats below the peak.
 
@@ -169,7 +169,7 @@ class BaseLaw:
         return whole - reach, np.asarray(self.logpmf(published - whole - np.arange(-reach, reach + 1)))
 
     def says(self, published: float) -> str:
-        """Return words for what a value implies about the true count."""
+        """Return words for what a published value implies about the true count."""
         low, high = (int(end) for end in self.bounds(published))
         if low == high:
             return f"published as {published}" + (f" (exactly {low})" if low != published else "")
@@ -177,12 +177,12 @@ class BaseLaw:
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity, **options: Any) -> Self:
-        """Return the law whose loss on a vector of that sensitivity is `amount`."""
+        """Return the law with the loss `amount` on a count vector of the given sensitivity."""
         raise NotImplementedError
 
     @classmethod
     def budgeted(cls, amount: Fraction, sensitivity: Sensitivity, options: Mapping[str, Any]) -> Self:
-        """Return the law for a budget and further parameters, as in a spec."""
+        """Return the law for a budget and further parameters, which are given as in a spec."""
         known = list(signature(cls.for_budget).parameters)[2:]
         if unknown := [str(name) for name in options if name not in known]:
             raise SpecError(
@@ -192,12 +192,12 @@ class BaseLaw:
         return cls.for_budget(amount, sensitivity, **options)
 
     def parameters(self) -> dict[str, str]:
-        """Return exact parameters as strings, for manifests."""
+        """Return the exact parameters as strings, for manifests."""
         return {name: str(getattr(self, name)) for name in _parameter_names(type(self))}
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """Read a law back from what `parameters()` returned."""
+        """Return the law whose parameters `parameters()` returned."""
         # What noise was drawn with is never filled in; of others' laws a default may be left out.
         least = {f.name for f in fields(cls) if cls.additive or f.default is MISSING}  # pyright: ignore[reportArgumentType]
         if not least <= set(parameters) <= set(_parameter_names(cls)):
@@ -212,7 +212,7 @@ def _parameter_names(law: Any) -> list[str]:
 
 
 class ContinuousLaw(BaseLaw):
-    """Base of the laws for analysing others' data, which are never drawn."""
+    """Base of the continuous laws, which serve to analyse published data and are never drawn."""
 
     discrete: ClassVar[bool] = False
 
@@ -233,7 +233,7 @@ class ContinuousLaw(BaseLaw):
         return Tail(int(np.ceil(self.quantile(1 - probability / 2))), exact=True)
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Refuse to draw.
+        """Refuse to draw, because the law is continuous.
 
         Raises
         ------
@@ -275,7 +275,7 @@ class IntegerLaw(BaseLaw):
 
     @property
     def sampler(self) -> Sampler:
-        """Return the exact sampler, from a cache."""
+        """Return the exact sampler of the law, from a cache."""
         raise NotImplementedError
 
     def logpmf(self, noise: ArrayLike) -> Reals:
@@ -313,11 +313,11 @@ class IntegerLaw(BaseLaw):
         return float(max(0.0, -self.quantile(probability / 2)))
 
     def tail(self, probability: float) -> Tail:
-        """Return the tail of an integer law: exactly `reach`."""
+        """Return `reach` as the exact tail of an integer law."""
         return Tail(int(self.reach(probability)), exact=True)
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Draw `size` independent values, exactly.
+        """Draw `size` independent values exactly.
 
         Parameters
         ----------
@@ -336,7 +336,7 @@ class IntegerLaw(BaseLaw):
 
 
 class SquaredScale:
-    """Base of laws with log mass `-k^2 / (2 sigma2)` up to a constant: their exact parameter, and their cost."""
+    """Base of the laws with log mass `-k^2 / (2 sigma2)` up to a constant: the exact parameter sigma2, and the cost."""
 
     sigma2: Fraction
 
@@ -347,22 +347,22 @@ class SquaredScale:
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Self:
-        """Return the law whose loss on a vector of that sensitivity is the rho `amount` of zCDP."""
+        """Return the law with the zCDP loss `amount` (rho) on a count vector of the given sensitivity."""
         scale = rational(sensitivity.l2_squared, "the L2 sensitivity") / (2 * rational(amount, "rho"))
         return cls(scale)  # pyright: ignore[reportCallIssue]
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return the zCDP rho: squared L2 sensitivity over `2 sigma2`."""
+        """Return the zCDP loss rho: the squared L2 sensitivity over `2 sigma2`."""
         return Cost("rho", sensitivity.l2_squared / (2 * self.sigma2))
 
     @property
     def form(self) -> Form:
-        """Return slope, curvature and reach of its log mass (density)."""
+        """Return the slope, curvature and reach of the log mass (density)."""
         return Form(0.0, float(1 / (2 * self.sigma2)), np.inf)
 
 
 def draws(size: int) -> int:
-    """Check a number of draws."""
+    """Return a checked number of draws; refuse anything but a whole number of 0 or more."""
     if isinstance(size, bool) or not isinstance(size, int | np.integer):
         raise SpecError(f"a {type(size).__name__} is given as size", needed="a whole number of draws")
     if size < 0:
@@ -371,7 +371,7 @@ def draws(size: int) -> int:
 
 
 def probabilities(probability: ArrayLike) -> Reals:
-    """Check probabilities."""
+    """Return checked probabilities as an array; refuse numbers outside [0, 1]."""
     try:
         p = np.asarray(probability, dtype=np.float64)
     except (TypeError, ValueError):
@@ -382,7 +382,7 @@ def probabilities(probability: ArrayLike) -> Reals:
 
 
 def refuse_extreme_width(scale_squared: Fraction, what: str, value: Fraction) -> None:
-    """Refuse noise that is too wide for 64-bit sums of counts, or too narrow to protect."""
+    """Refuse noise that is too wide for 64-bit sums of counts, or too narrow to protect anybody."""
     if not MIN_SCALE**2 <= scale_squared <= MAX_SCALE**2:
         shown = f" {value}" if len(str(value)) <= 24 else ""
         effect = "practically no noise" if scale_squared < 1 else "noise wider than any count"

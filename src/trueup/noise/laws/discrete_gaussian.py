@@ -61,7 +61,7 @@ class DiscreteGaussian(SquaredScale, IntegerLaw):
         return _moment(float(self.sigma2), 4)
 
     def scaled(self, factor: Fraction) -> Self:
-        """Return the same noise at `factor` times its rho."""
+        """Return the law of the same kind with `factor` times the loss rho."""
         return replace(self, sigma2=self.sigma2 / factor)
 
     def characteristic(self, t: Reals) -> Reals:
@@ -74,7 +74,7 @@ class DiscreteGaussian(SquaredScale, IntegerLaw):
         return curves / np.exp(-0.5 * sigma2 * turns**2).sum()
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Return the distribution of the privacy loss of one count that changes by at most so much."""
+        """Return the distribution of the privacy loss of one count that changes by at most `change`."""
         return gaussian_losses(self.sigma2, change, _log_normaliser(float(self.sigma2)), cut)
 
     def _logpmf(self, k: Reals) -> Reals:
@@ -94,7 +94,7 @@ class DiscreteGaussian(SquaredScale, IntegerLaw):
 
     @property
     def sampler(self) -> Sampler:
-        """Return the exact sampler, its tables kept for the next draw."""
+        """Return the exact sampler; its tables are kept for the next draw."""
         return _sampler(self.sigma2)
 
     def sentence(self) -> str:
@@ -107,7 +107,7 @@ class DiscreteGaussian(SquaredScale, IntegerLaw):
 
 @lru_cache(maxsize=64)
 def _sampler(sigma2: Fraction) -> Sampler:
-    """Return the sampler for `sigma2`, its tables kept for the next draw."""
+    """Return the sampler for `sigma2`; its tables are kept for the next draw."""
     return GaussianTable(sigma2) if sigma2 <= TABLE_UP_TO else GaussianWide(sigma2)
 
 
@@ -120,7 +120,7 @@ def _log_normaliser(sigma2: float) -> float:
 
 
 def _moment(sigma2: float, order: int) -> float:
-    """Return the mean of the second or fourth power."""
+    """Return the second or the fourth moment of a law."""
     if sigma2 >= 9:  # by Poisson summation within exp(-2 pi^2 9), which is no double, of the normal law's
         return sigma2 if order == 2 else 3 * sigma2 * sigma2
     k = np.arange(1.0, 120.0)

@@ -58,11 +58,11 @@ class DiscreteLaplace(IntegerLaw):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Self:
-        """Return the law that spends the pure epsilon `amount` on a vector of that sensitivity."""
+        """Return the law with the pure loss `amount` (epsilon) on a count vector of the given sensitivity."""
         return cls(rational(amount, "epsilon") / rational(sensitivity.l1, "the L1 sensitivity"))
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return the pure epsilon: inverse scale times L1 sensitivity."""
+        """Return the pure loss epsilon: inverse scale times L1 sensitivity."""
         return Cost("epsilon", self.epsilon * sensitivity.l1)
 
     @property
@@ -80,11 +80,11 @@ class DiscreteLaplace(IntegerLaw):
 
     @property
     def form(self) -> Form:
-        """Return slope, curvature and reach of its log mass."""
+        """Return the slope, curvature and reach of the log mass."""
         return Form(float(self.epsilon), 0.0, np.inf)
 
     def scaled(self, factor: Fraction) -> Self:
-        """Return the same noise at `factor` times its epsilon."""
+        """Return the law of the same kind with `factor` times the loss epsilon."""
         return replace(self, epsilon=self.epsilon * factor)
 
     def characteristic(self, t: Reals) -> Reals:
@@ -94,7 +94,7 @@ class DiscreteLaplace(IntegerLaw):
         return square / (square * np.cos(half) ** 2 + np.sin(half) ** 2)
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Return the distribution of the privacy loss of one count that changes by at most so much."""
+        """Return the distribution of the privacy loss of one count that changes by at most `change`."""
         return laplace_losses(self.epsilon, change)
 
     def _logpmf(self, k: Reals) -> Reals:
@@ -111,7 +111,7 @@ class DiscreteLaplace(IntegerLaw):
 
     @property
     def sampler(self) -> TwoSidedGeometric:
-        """Return the exact sampler, its tables kept for the next draw."""
+        """Return the exact sampler; its tables are kept for the next draw."""
         from trueup.noise.samplers.geometric import two_sided_geometric
 
         return two_sided_geometric(self.epsilon)
@@ -173,16 +173,16 @@ class TruncatedGeometric(IntegerLaw):
 
     @property
     def form(self) -> Form:
-        """Return slope, curvature and reach of its log mass."""
+        """Return the slope, curvature and reach of the log mass."""
         return Form(float(self.epsilon), 0.0, float(self.bound))
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity, bound: int = 50) -> TruncatedGeometric:
-        """Return the law whose epsilon is `amount` on a vector of that sensitivity, with a delta besides."""
+        """Return the law with the loss `amount` (epsilon) on a count vector of the given sensitivity; it has a delta too."""
         return cls(rational(amount, "epsilon") / rational(sensitivity.l1, "the L1 sensitivity"), bound)
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return (epsilon, delta), delta rounded up.
+        """Return the loss as (epsilon, delta), with delta rounded up.
 
         Where both neighbours can give an output, their odds differ by at most `epsilon` times the L1
         distance. A cell that moves by `e` reaches outputs that the other cannot with probability
@@ -201,13 +201,13 @@ class TruncatedGeometric(IntegerLaw):
         )
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Return the distribution of the privacy loss of one count that changes by at most so much."""
+        """Return the distribution of the privacy loss of one count that changes by at most `change`."""
         beyond = float(np.nextafter(float(self._excluded(range(change, change + 1))[0]), np.inf))
         log_mass = self._logpmf(np.arange(self.bound + 1.0))
         return truncated_losses(self.epsilon, self.bound, change, log_mass, beyond)
 
     def _excluded(self, moves: range) -> list[Fraction]:
-        """Bound `P(X > bound - move)` from above for every move."""
+        """Return upper bounds on `P(X > bound - move)`, one for every move."""
         bits = min(1024, 64 + 2 * int(self.epsilon * (self.bound + 1)))
         from trueup.noise.samplers.geometric import GeometricTail
 
@@ -256,7 +256,7 @@ class TruncatedGeometric(IntegerLaw):
 
     @property
     def sampler(self) -> Inversion:
-        """Return the exact sampler, its tables kept for the next draw."""
+        """Return the exact sampler; its tables are kept for the next draw."""
         from trueup.noise.samplers.geometric import geometric_within
 
         return geometric_within(self.epsilon, self.bound)
@@ -271,6 +271,6 @@ class TruncatedGeometric(IntegerLaw):
 
 
 def _rounded_up(value: Fraction) -> Fraction:
-    """Round up to about four decimal digits."""
+    """Return a number rounded up to about four decimal digits."""
     scale = 10 ** (4 + max(0, len(str(value.denominator)) - len(str(value.numerator))))
     return Fraction(-(-value.numerator * scale // value.denominator), scale)

@@ -1,4 +1,4 @@
-"""Laws that are never drawn: that of an invariant, and continuous ones for analysing others' data."""
+"""Laws that are never drawn: the law of an invariant, and continuous laws for analysing published data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Exact(IntegerLaw):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Exact:
-        """Refuse, because an invariant spends nothing, so that a budget for it is a mistake."""
+        """Refuse a budget, because an invariant spends none."""
         if amount != 0:
             raise SpecError(
                 f"an invariant is given the budget {amount}",
@@ -51,22 +51,22 @@ class Exact(IntegerLaw):
         return cls()
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return no loss, in the sense of a guarantee among databases that share the invariant."""
+        """Return a loss of zero, which holds among databases that share the invariant."""
         return Cost("epsilon", Fraction(0))
 
     @property
     def support(self) -> tuple[float, float]:
-        """Return the smallest and largest possible draw: 0."""
+        """Return the smallest and largest possible draw, both 0."""
         return 0.0, 0.0
 
     @property
     def variance(self) -> float:
-        """Return 0, the variance."""
+        """Return the variance, which is 0."""
         return 0.0
 
     @property
     def fourth_moment(self) -> float:
-        """Return 0, the mean of the fourth power."""
+        """Return the mean of the fourth power, which is 0."""
         return 0.0
 
     def _logpmf(self, k: Reals) -> Reals:
@@ -79,11 +79,11 @@ class Exact(IntegerLaw):
         return np.zeros_like(probability)
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Return `size` zeros; no random word is read."""
+        """Return `size` zeros; no random bits are read."""
         return np.zeros(draws(size), dtype=np.int64)
 
     def says(self, published: float) -> str:
-        """Return in words what a value implies about the true count."""
+        """Return words for what a published value implies about the true count."""
         return f"= {published}"
 
     def sentence(self) -> str:
@@ -145,7 +145,7 @@ class Gaussian(SquaredScale, ContinuousLaw):
         return ndtr(np.asarray(noise, dtype=np.float64) / sqrt(self.variance))
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Return the value that a draw exceeds with probability `1 - probability`."""
+        """Return the quantile at each probability: the value that a draw stays below with that probability."""
         from scipy.special import ndtri
 
         return ndtri(probabilities(probability)) * sqrt(self.variance)
@@ -190,11 +190,11 @@ class Laplace(ContinuousLaw):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Laplace:
-        """Return the law that spends the pure epsilon `amount` on a vector of that sensitivity."""
+        """Return the law with the pure loss `amount` (epsilon) on a count vector of the given sensitivity."""
         return cls(rational(sensitivity.l1, "the L1 sensitivity") / rational(amount, "epsilon"))
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return the pure epsilon: L1 sensitivity over the scale."""
+        """Return the pure loss epsilon: L1 sensitivity over the scale."""
         return Cost("epsilon", sensitivity.l1 / self.scale)
 
     @property
@@ -209,7 +209,7 @@ class Laplace(ContinuousLaw):
 
     @property
     def form(self) -> Form:
-        """Return slope, curvature and reach of its log density."""
+        """Return the slope, curvature and reach of the log density."""
         return Form(float(1 / self.scale), 0.0, np.inf)
 
     def characteristic(self, t: Reals) -> Reals:
@@ -227,7 +227,7 @@ class Laplace(ContinuousLaw):
         return np.where(x < 0, lower, 1 - lower)[()]
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Return the value that a draw exceeds with probability `1 - probability`."""
+        """Return the quantile at each probability: the value that a draw stays below with that probability."""
         p = probabilities(probability)
         with np.errstate(divide="ignore"):
             lower = np.log(2 * np.minimum(p, 1 - p)) * float(self.scale)

@@ -56,11 +56,11 @@ class Perturbation(BaseLaw):
 
     @property
     def open_ended(self) -> bool:
-        """Return False: no true counts beyond a table are possible."""
+        """Return False, because no true counts beyond a table are possible."""
         return False
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Return equal numbers for values with the same table, which are equal values."""
+        """Return the values themselves, because only equal values have the same table."""
         return np.asarray(published, np.float64)
 
     def numeral(self, published: ArrayLike) -> NDArray[np.bool_]:
@@ -68,7 +68,7 @@ class Perturbation(BaseLaw):
         return np.full(np.shape(published), self.numeric)
 
     def numbers(self, published: ArrayLike) -> NDArray:
-        """Return the published values as numbers for arithmetic."""
+        """Return the published values as numbers that can be added up."""
         return np.asarray(published)
 
     def mean(self, true: ArrayLike) -> Reals:
@@ -81,17 +81,17 @@ class Perturbation(BaseLaw):
 
     @property
     def variance(self) -> float:
-        """Return the mean squared error of a published value over large true counts (counts squared), for least squares."""
+        """Return the mean squared error (counts squared) of a published value over large true counts."""
         raise NotImplementedError
 
     @property
     def shift(self) -> float:
-        """Return the mean of published value minus true count over large true counts."""
+        """Return the mean difference between published value and true count, over large true counts."""
         return 0.0
 
     @property
     def form(self) -> Form:
-        """Return the curvature of an approximating normal law."""
+        """Return the form of a normal law with the same variance as the perturbation."""
         return Form(0.0, 1 / (2 * self.variance), np.inf)
 
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
@@ -104,22 +104,22 @@ class Perturbation(BaseLaw):
         raise NotImplementedError
 
     def tail(self, probability: float) -> Tail:
-        """Return the largest distance of a published number from the true count."""
+        """Return the largest distance of a published number from the true count, whatever the probability."""
         return Tail(self.reach, exact=False)
 
     def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
-        """Tabulate the likelihood of true counts given a value: the first count, and all log masses from there on."""
+        """Return the likelihood of the true counts given a published value: the first count, and all log masses from it on."""
         low, high = (int(end) for end in self.bounds(published))
         return low, np.asarray(self.log_mass(published, np.arange(low, high + 1)), np.float64)
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Self:
-        """Raise an error, because no budget corresponds to the law."""
+        """Raise an error, because the law has no finite privacy loss."""
         cls._refuse()
 
     @classmethod
     def budgeted(cls, amount: Fraction, sensitivity: Sensitivity, options: Mapping[str, Any]) -> Self:
-        """Raise an error, because no budget corresponds to the law."""
+        """Raise an error, because the law has no finite privacy loss."""
         cls._refuse()
 
     def cost(self, sensitivity: Sensitivity) -> NoReturn:
@@ -127,7 +127,7 @@ class Perturbation(BaseLaw):
         self._refuse()
 
     def sample(self, size: int, words: Words) -> NoReturn:
-        """Raise an error, because the law does not add noise."""
+        """Raise an error, because the law is not a law of added noise."""
         self._refuse()
 
     @classmethod
@@ -142,16 +142,16 @@ class Perturbation(BaseLaw):
 
 
 class ByChange(Perturbation):
-    """Base of laws that change a count by at most `reach`, with tabulated probabilities."""
+    """Base of the laws that change a count by at most `reach`, with tabulated probabilities of each change."""
 
     @cached_property
     def rows(self) -> Reals:
-        """Return `(rows, 2 reach + 1)` probabilities of the changes -reach, .., reach of the counts 0, 1, ..."""
+        """Return `(rows, 2 reach + 1)` probabilities of the changes -reach, .., reach; row i is for the count i."""
         raise NotImplementedError
 
     @property
     def period(self) -> int:
-        """Return how many of the last rows are used in turn for all larger counts."""
+        """Return the number of last rows of the table that are used in turn for all larger counts."""
         return 1
 
     @property
@@ -196,8 +196,9 @@ class ByChange(Perturbation):
 
     @property
     def variance(self) -> float:
-        """Return the mean squared error of a published value, less its shift (counts squared): over large true counts or, where
-        these stay as they are, over those that change.
+        """Return the variance (counts squared) of a published value's error over large true counts.
+
+        Where large counts are published as they are, it is over the counts that change.
         """
         squares = self.rows @ self._changes**2
         some = squares[squares > 0] if self.keeps_large else squares[-self.period :]
@@ -210,7 +211,7 @@ class ByChange(Perturbation):
 
     @property
     def shift(self) -> float:
-        """Return the mean of published value minus true count over large true counts."""
+        """Return the mean difference between published value and true count, over large true counts."""
         return float((self.rows[-self.period :] @ self._changes).mean())
 
     @property
@@ -219,14 +220,14 @@ class ByChange(Perturbation):
 
     @cached_property
     def _cumulative(self) -> Reals:
-        """Return cumulative probabilities, with the last possible change at 1 despite rounding."""
+        """Return cumulative probabilities of the changes; the last possible change has 1 despite rounding."""
         total = np.cumsum(self.rows, axis=1)
         last = self.rows.shape[1] - 1 - (self.rows[:, ::-1] > 0).argmax(axis=1)
         total[np.arange(self.rows.shape[1]) >= last[:, None]] = 1.0
         return total
 
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
-        """Return the values that keys in [0, 1) give to true counts: equal keys and counts give equal values."""
+        """Return the published values of true counts with keys in [0, 1); equal keys and counts give equal values."""
         x, u = np.broadcast_arrays(np.asarray(true, np.int64), np.asarray(keys, np.float64))
         row, change = self._row(x), np.full(x.shape, -self.reach)
         for column in range(2 * self.reach):
@@ -235,25 +236,25 @@ class ByChange(Perturbation):
 
 
 class OneValue:
-    """Base of laws of a code that stands for some counts."""
+    """Base of the laws of one code, which stands for several possible counts."""
 
     numeric: ClassVar[bool] = False
 
     @property
     def centre(self) -> int:
-        """Return the number that stands for the code."""
+        """Return the whole number that represents the code in sums."""
         raise NotImplementedError
 
     def mean(self, true: ArrayLike) -> Reals:
-        """Return the mean of the value that represents the code."""
+        """Return the mean of the published value given the true count: the number that represents the code."""
         return np.full(np.shape(true), float(self.centre))
 
     def variance_at(self, true: ArrayLike) -> Reals:
-        """Return the variance of the value that represents the code: none."""
+        """Return the variance of the published value given the true count, which is 0 for a code."""
         return np.zeros(np.shape(true))
 
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
-        """Return the value that represents the code."""
+        """Return the number that represents the code, for every true count."""
         return np.full(np.broadcast(true, keys).shape, self.centre, np.int64)
 
 

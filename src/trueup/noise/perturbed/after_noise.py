@@ -23,7 +23,7 @@ AT_RANDOM = "random"
 
 @dataclass(frozen=True)
 class AfterNoise(LawOfShown):
-    """Noise, then rounding to multiples of a base, then zeros instead of negative numbers.
+    """Noise whose results are rounded to multiples of a base, or raised to zero if negative.
 
     Parameters
     ----------
@@ -82,12 +82,12 @@ class AfterNoise(LawOfShown):
 
     @property
     def discrete(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return True if its values are whole."""
+        """Return True if the published values are whole numbers."""
         return self.base is not None or self.law.discrete
 
     @property
     def same_records(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return False: noise is drawn anew for every value."""
+        """Return False, because noise is drawn anew for every value."""
         return False
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
@@ -101,7 +101,7 @@ class AfterNoise(LawOfShown):
             return np.log(np.where(whole & (x >= 0), np.minimum(mass, 1.0) if self.discrete else mass, 0.0))
 
     def _rounded(self, y: Reals, x: Reals) -> Reals:
-        """Return the probability of multiples of the base, before negative ones become zero."""
+        """Return the probability that a number is rounded to the multiple `y` of the base, before negative ones become zero."""
         least = -np.inf if self.shown_from is None else self.shown_from
         if not self.base or (self.base == 1 and self.law.discrete):
             return np.where(y >= least, self.law.pmf(y - x), 0.0)
@@ -114,7 +114,7 @@ class AfterNoise(LawOfShown):
         return sum(terms, np.zeros(y.shape))
 
     def _goes(self, y: Reals, d: int) -> Reals | float:
-        """Return the probability that the whole number y + d is rounded to the multiple y."""
+        """Return the probability that the whole number `y + d` is rounded to the multiple `y` of the base."""
         if self.ties == AT_RANDOM:
             return 1 - abs(d) / self.base
         if 2 * abs(d) < self.base:
@@ -125,7 +125,7 @@ class AfterNoise(LawOfShown):
         ]
 
     def at_most(self, top: float, true: ArrayLike) -> Reals:
-        """Return the probability, for each true count, that a number of at most `top`, or nothing, is published."""
+        """Return, for each true count, the probability that nothing or a number of at most `top` is published."""
         x = np.asarray(true, np.float64)
         if self.shown_from is not None and top < self.shown_from:
             return self.law.cdf(self.shown_from - self.law.discrete - x)
@@ -145,7 +145,7 @@ class AfterNoise(LawOfShown):
         return self.ties == AT_RANDOM or 2 * d <= self.base
 
     def within(self, low: float, high: float, true: ArrayLike) -> Reals:
-        """Return the probability that a number from `low` to `high` is published, for each true count."""
+        """Return, for each true count, the probability that a number from `low` to `high` is published."""
         x = np.asarray(true, np.float64)
         if np.isinf(low) or (self.nonnegative and low <= 0):
             return self.at_most(high, x)
@@ -156,7 +156,7 @@ class AfterNoise(LawOfShown):
         return sum((np.exp(self.log_mass(value, x)) for value in values), np.zeros(x.shape))
 
     def _between(self, low: Reals, high: Reals) -> Reals:
-        """Return the probability of continuous noise between two numbers, by the smaller tails."""
+        """Return the probability that continuous noise lies between two numbers, computed from the smaller tails."""
         law = self.law
         return np.where(low > 0, law.sf(low) - law.sf(high), law.cdf(high) - law.cdf(low))
 
@@ -178,7 +178,7 @@ class AfterNoise(LawOfShown):
         return self.law.variance + (base**2 - 1) / (6 if self.ties == AT_RANDOM else 12) * (base > 1)
 
     def _moments(self, true: ArrayLike) -> tuple[Reals, Reals]:
-        """Return mean error and variance of the published value given the true count."""
+        """Return the mean error and the variance of the published value given each true count."""
         if self.shown_from is not None:
             return replace(self, shown_from=None)._moments(true)
         step = self.base or 1
@@ -192,7 +192,7 @@ class AfterNoise(LawOfShown):
         return (mean - alike)[back].reshape(x.shape), np.maximum(variance, 0.0)[back].reshape(x.shape)
 
     def _near(self, value: float, step: int, x: Integers) -> Reals:
-        """Return the probability of a published value."""
+        """Return the probability that a value, or a continuous value within half a step of it, is published."""
         if self.discrete:
             return np.exp(self.log_mass(value, x))
         top = self.at_most(value + step / 2, x)
@@ -212,7 +212,7 @@ class AfterNoise(LawOfShown):
         return self._noise_reach + (self.base or 0)
 
     def tail(self, probability: float) -> Any:
-        """Return the distance of a published number from the true count that is exceeded with at most that probability."""
+        """Return the distance of a published number from the true count that is exceeded with at most the given probability."""
         found = self.law.tail(probability)
         return found._replace(counts=found.counts + (self.base or 0), exact=False)
 

@@ -1,4 +1,4 @@
-"""Cell-key perturbation: changes of counts that the keys of their records determine.
+"""Cell-key perturbation, in which the keys of a cell's records determine the change of its count.
 
 **Rows of largest entropy**, on a few whole numbers, with mean zero and a given variance.
 The distribution is p_j proportional to exp(a j + b j^2), where (a, b) minimises the convex function
@@ -31,7 +31,7 @@ AT_THE_END = 1e-9
 
 
 def maximum_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals, bool]:
-    """Return maximum-entropy probabilities on a support, and whether they have the required variance.
+    """Return maximum-entropy probabilities on a support, and True if they have the required variance.
 
     Where mean zero does not allow it on the support, they have the nearest variance that it does; where it allows
     none (the support lies on one side of zero), all mass is at the number nearest to zero.
@@ -61,7 +61,7 @@ def maximum_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals,
 
 
 def rising_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals, bool]:
-    """Return maximum-entropy probabilities that increase from the left end to zero.
+    """Return maximum-entropy probabilities that do not decrease from the left end to zero, and True if the variance is met.
 
     These are the conditions of the R package ptable unless told otherwise. The probabilities exp(a j + b j^2), b <= 0, rise
     and then fall; so the condition binds at the last ones up to zero alone, and those are equal.
@@ -88,7 +88,7 @@ def rising_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals, 
 
 
 def _pooled(j: Reals, variance: float, pool: slice) -> Reals:
-    """Return the maximum-entropy law with mean zero, at most this variance, and equal probabilities in a pool."""
+    """Return maximum-entropy probabilities with mean zero, at most the given variance, and one value on a range of changes."""
     features = np.stack([j, j * j])
     if pool.stop > pool.start:
         features[:, pool] = features[:, pool].mean(axis=1, keepdims=True)
@@ -99,7 +99,7 @@ def _pooled(j: Reals, variance: float, pool: slice) -> Reals:
 
 
 def _two(j: Reals, low: float, high: float) -> Reals:
-    """Return the law on two atoms with mean zero."""
+    """Return the probabilities on the two changes `low` and `high` that have mean zero."""
     p = np.zeros(len(j))
     p[j == low] += high / (high - low)
     p[j == high] -= low / (high - low)
@@ -107,7 +107,7 @@ def _two(j: Reals, low: float, high: float) -> Reals:
 
 
 def _newton(features: Reals, target: Reals) -> Reals:
-    """Solve for the tilts of features by Newton's method with step halving."""
+    """Return the exponentially tilted probabilities whose feature means equal the target, by Newton's method."""
     theta = np.zeros(len(target))
     value, p = _dual(theta, features, target)
     for _ in range(MAX_NEWTON_STEPS):
@@ -144,7 +144,7 @@ SUM_SLACK = 1e-6
 
 @dataclass(frozen=True)
 class CellKey(ByChange):
-    """A count changed by an amount that a transition table gives for the cell's key.
+    """Cell-key law: a transition table gives the change of a count for the key of the cell.
 
     Cells with the same records have the same key and are published with the same value. The table is given, or it is
     the one of maximum entropy among those that are unbiased and have a declared variance at every count.
@@ -223,12 +223,12 @@ class CellKey(ByChange):
 
     @property
     def period(self) -> int:
-        """Return how many of the last rows are used in turn for all larger counts."""
+        """Return the number of last rows of the table that are used in turn for all larger counts."""
         return self.repeat
 
     @cached_property
     def rows(self) -> Reals:
-        """Return the probabilities `(rows, 2 D + 1)` of the changes of the counts 0, 1, ..."""
+        """Return the probabilities `(rows, 2 D + 1)` of the changes -D, .., D; row i is for the count i."""
         if self.transitions is not None:
             return _rows_of(json.loads(self.transitions))
         assert self.maximum is not None
@@ -237,13 +237,13 @@ class CellKey(ByChange):
 
     @cached_property
     def other_variances(self) -> dict[int, float]:
-        """Return the counts whose change does not have the declared variance, with their variances."""
+        """Return the variance of the change for each count that does not have the declared variance."""
         if self.transitions is not None:
             return {}
         return {x: float(self.variance_at(x)) for x in range(1, len(self.rows)) if not self._row_of(x)[1]}
 
     def _row_of(self, x: int) -> tuple[Reals, bool]:
-        """Return the change probabilities of one count, and whether they have the declared variance."""
+        """Return the probabilities of the changes of one count, and True if they have the declared variance."""
         assert self.maximum is not None
         changes = np.arange(-self.maximum, self.maximum + 1)
         allowed = (x + changes == 0) | (x + changes >= self.smallest) if x else changes == 0
@@ -268,7 +268,7 @@ class CellKey(ByChange):
 
 
 def _read_transitions(given: Any) -> str:
-    """Check a table of transitions; return it as JSON."""
+    """Return a table of transitions as JSON text; refuse one that is not a table of probabilities."""
     if isinstance(given, str):
         try:
             given = json.loads(given)

@@ -1,4 +1,4 @@
-"""Composed laws: some counts are hidden before a law, and some published values after it.
+"""Composed laws, in which some counts are hidden before a law, and some published values after it.
 
 Let H be the true counts that are never given to the law p(y | x), and P the published values that are replaced by a code.
 What is seen of x is a value y, with probability `[x not in H] p(y | x)` for y outside P; the code of H, with probability
@@ -26,7 +26,7 @@ MAX_WHOLE_ENTRIES = 2000
 
 
 class LawOfShown(Perturbation):
-    """Base of composed laws, with the law of values and the counts hidden before it."""
+    """Base of composed laws: the law of published values, and the counts hidden before it."""
 
     law: Any
     hidden: Any
@@ -48,14 +48,14 @@ class LawOfShown(Perturbation):
 
     @cached_property
     def open_ended(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return True if counts beyond a table are possible."""
+        """Return True if true counts beyond the tabulated ones are possible."""
         law = self.law
         return bool(
             law.additive and law.open_ended and len(law.table(0, NOISE_DEPTH_NATS)[1]) > MAX_WHOLE_ENTRIES
         )
 
     def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
-        """Tabulate the likelihood of true counts given a value, down to `depth` below the peak: first count, then log masses."""
+        """Return the likelihood of true counts given a value, down to `depth` below the peak: first count, then log masses."""
         low, log = super().table(published, depth)
         may = (
             np.flatnonzero(log >= log.max(initial=-np.inf) - depth)
@@ -65,14 +65,14 @@ class LawOfShown(Perturbation):
         return (low, log) if not len(may) else (low + int(may[0]), log[may[0] : may[-1] + 1])
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and largest true count that a published value may stand for; crossed if there is none."""
+        """Return the smallest and largest true count for a published value; the smallest is larger if none is possible."""
         values, back = np.unique(np.asarray(published), return_inverse=True)
         ends = np.array([self._ends(value) for value in values.tolist()], np.int64).reshape(-1, 2)
         shape = np.shape(published)
         return ends[back, 0].reshape(shape), ends[back, 1].reshape(shape)
 
     def _ends(self, value: float) -> tuple[int, int]:
-        """Return the bounds for one value."""
+        """Return the smallest and largest true count for one published value."""
         raise NotImplementedError
 
     def _shown(self, true: ArrayLike) -> NDArray[np.bool_]:
@@ -81,7 +81,7 @@ class LawOfShown(Perturbation):
 
 
 def _law_of(given: Any) -> Any:
-    """Return a law, read from JSON text if necessary."""
+    """Return a law that is given as such, or as JSON text."""
     if not isinstance(given, str):
         return given
     from trueup.noise import law_named  # that module lists this one
@@ -92,7 +92,7 @@ def _law_of(given: Any) -> Any:
 
 @dataclass(frozen=True)
 class ShownCounts(LawOfShown):
-    """A value whose law never receives counts of some ranges, because these are hidden.
+    """A law that never receives the counts in some ranges, because they are hidden.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class ShownCounts(LawOfShown):
 
     @property
     def discrete(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return True if its values are whole."""
+        """Return True if the published values are whole numbers."""
         return self.law.discrete
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
@@ -147,12 +147,12 @@ class ShownCounts(LawOfShown):
 
     @property
     def variance(self) -> float:
-        """Return the mean squared error of a published value, less its shift, over large true counts (counts squared)."""
+        """Return the mean squared error of a published value about its mean, over large true counts (counts squared)."""
         return self.law.variance
 
     @property
     def shift(self) -> float:
-        """Return the mean of published value minus true count over large true counts."""
+        """Return the mean difference between published value and true count, over large true counts."""
         return 0.0 if self.law.additive else self.law.shift
 
     @property
@@ -165,7 +165,7 @@ class ShownCounts(LawOfShown):
         )
 
     def tail(self, probability: float) -> Any:
-        """Return the distance of a published number from the true count that it exceeds with at most that probability."""
+        """Return the distance of a published number from the true count that is exceeded with at most the given probability."""
         return self.law.tail(probability)
 
     def sentence(self) -> str:

@@ -20,7 +20,7 @@ from trueup.noise.perturbed.ranges import in_ranges, range_text, read_ranges, wr
 
 @dataclass(frozen=True)
 class HiddenValues(OneValue, LawOfShown):
-    """A code for a published value, or a true count, in some ranges.
+    """Law of a code that replaces published values, or true counts, in some ranges.
 
     Whatever value stands for the code says the same.
 
@@ -67,7 +67,7 @@ class HiddenValues(OneValue, LawOfShown):
 
     @property
     def same_records(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return False, because equal codes of cells with the same records are separate information."""
+        """Return False, because equal codes in cells with the same records are separate information."""
         return False
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
@@ -79,12 +79,12 @@ class HiddenValues(OneValue, LawOfShown):
             return np.log(np.minimum(mass, 1.0))
 
     def _falls(self, x: Integers) -> Reals:
-        """Return the probability that the published value is in the ranges."""
+        """Return the probability that the published value of each true count is in the hidden ranges."""
         return np.sum([_between(self.law, x, low, high) for low, high in self.published], axis=0)
 
     @cached_property
     def _window(self) -> tuple[int, int]:
-        """Return the smallest and largest count with a mass that floating-point numbers can hold."""
+        """Return the smallest and largest true count for which the code has a probability that a double can hold."""
         top = 1
         ends = [high for _, high in (*self.published, *self.counts, *self.hidden) if not np.isinf(high)]
         least = max(int(max(ends)), 0)  # beyond all of them it falls
@@ -96,7 +96,7 @@ class HiddenValues(OneValue, LawOfShown):
 
     @cached_property
     def _moments(self) -> tuple[float, float]:
-        """Return mean and variance of the count under a flat prior."""
+        """Return the mean and variance of the true count given the code, under a flat prior."""
         low, high = self._window
         counts = np.arange(low, high + 1)
         mass = np.exp(self.log_mass(0, counts))
@@ -104,13 +104,13 @@ class HiddenValues(OneValue, LawOfShown):
         return mean, float(mass @ (counts - mean) ** 2 / mass.sum())
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and largest true count, whatever value represents the code."""
+        """Return the smallest and largest true count for which the code may stand, in the shape of the values."""
         low, high = self._window
         shape = np.shape(published)
         return np.full(shape, low, np.int64), np.full(shape, high, np.int64)
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Return equal numbers, because all codes have the same table."""
+        """Return the values unchanged; all codes have the same table."""
         return np.asarray(published, np.float64)
 
     def says(self, published: float) -> str:
@@ -121,22 +121,22 @@ class HiddenValues(OneValue, LawOfShown):
 
     @property
     def centre(self) -> int:
-        """Return the number that stands for the code."""
+        """Return the whole number that represents the code in sums: the rounded mean count."""
         return round(self._moments[0])
 
     @property
     def variance(self) -> float:
-        """Return the variance of the count given the code under a flat prior (counts squared)."""
+        """Return the variance (counts squared) of the true count given the code, under a flat prior."""
         return max(self._moments[1], 1 / 12)
 
     @property
     def shift(self) -> float:
-        """Return the difference of the whole `centre` from the mean."""
+        """Return the whole number `centre` minus the exact mean count."""
         return self.centre - self._moments[0]
 
     @property
     def reach(self) -> int:
-        """Return the largest distance between the number that stands for the code and a possible count."""
+        """Return the largest distance between the number that represents the code and a possible count."""
         return max(self._window[1] - self.centre, self.centre - self._window[0])
 
     def sentence(self) -> str:
@@ -149,7 +149,7 @@ class HiddenValues(OneValue, LawOfShown):
 
 
 def _between(law: Any, x: Integers, low: float, high: float) -> Reals:
-    """Return the probability that a law publishes a number from `low` to `high`, for each true count."""
+    """Return, for each true count, the probability that a law publishes a number from `low` to `high`."""
     if isinstance(law, AfterNoise):
         return law.within(low, high, x)
     if isinstance(law, ByChange):

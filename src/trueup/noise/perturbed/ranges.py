@@ -19,7 +19,7 @@ Range = tuple[float, float]
 
 
 def read_ranges(given: Any) -> tuple[Range, ...]:
-    """Read ranges from pairs of numbers, or from their JSON text.
+    """Read ranges of counts from pairs of numbers, or from JSON text of such pairs.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def read_ranges(given: Any) -> tuple[Range, ...]:
 
 
 def in_ranges(numbers: ArrayLike, ranges: Iterable[Range]) -> NDArray[np.bool_]:
-    """Return a mask of the numbers in some ranges.
+    """Return a mask of the numbers that lie in one of some ranges.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def write_ranges(ranges: Iterable[Range]) -> str:
 
 
 def range_text(ranges: Iterable[Range]) -> str:
-    """Return ranges in words.
+    """Return ranges in words, such as `from 1 to 4, up to 89`.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class CountInterval(OneValue, Perturbation):
 
     @property
     def centre(self) -> int:
-        """Return the number that stands for the interval."""
+        """Return the whole number that represents the interval in sums: its middle, rounded down."""
         return self.low if self.high is None else (self.low + self.high) // 2
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
@@ -121,7 +121,7 @@ class CountInterval(OneValue, Perturbation):
         return np.full(shape, self.low, np.int64), np.full(shape, high, np.int64)
 
     def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
-        """Tabulate the counts of the interval; return an empty table if it has no upper end."""
+        """Return the first count of the interval and equal log masses; no masses if the interval has no upper end."""
         return (self.low, np.zeros(0)) if self.high is None else super().table(published, depth)
 
     def says(self, published: float) -> str:
@@ -130,17 +130,17 @@ class CountInterval(OneValue, Perturbation):
 
     @property
     def variance(self) -> float:
-        """Return the mean squared distance of counts in the interval from its middle (counts squared)."""
+        """Return the mean squared distance of the interval's counts from its middle (counts squared)."""
         return np.inf if self.high is None else ((self.high - self.low + 1) ** 2 - 1) / 12
 
     @property
     def shift(self) -> float:
-        """Return the difference of the whole `centre` from the middle."""
+        """Return the whole number `centre` minus the exact middle of the interval."""
         return 0.0 if self.high is None else self.centre - (self.low + self.high) / 2
 
     @property
     def reach(self) -> int:
-        """Return the largest distance between the number that stands for the code and a count of the interval."""
+        """Return the largest distance between the number that represents the code and a count of the interval."""
         return int(NO_LIMIT) if self.high is None else self.high - self.centre
 
     def sentence(self) -> str:
@@ -155,7 +155,7 @@ HIDDEN = -1
 
 @dataclass(frozen=True)
 class Suppressed(Perturbation):
-    """Suppression of counts below a threshold; all others are exact.
+    """Suppression of counts below a threshold; all other counts are published exactly.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class Suppressed(Perturbation):
         return np.where(y == np.where(self._hides(x), HIDDEN, np.where(x < 0, HIDDEN - 1, x)), 0.0, -np.inf)
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and largest true count that a published value may stand for; crossed if there is none."""
+        """Return the smallest and largest true count for a published value; the smallest is larger if none is possible."""
         y = np.asarray(published, np.int64)
         never = (y != HIDDEN) & (self._hides(y) | (y < 0))
         low, high = np.where(y == HIDDEN, self.least, y), np.where(y == HIDDEN, self.threshold - 1, y)
@@ -207,12 +207,12 @@ class Suppressed(Perturbation):
         return np.asarray(published) != HIDDEN
 
     def numbers(self, published: ArrayLike) -> Reals:
-        """Return published values, with the middle of the interval for hidden ones."""
+        """Return the published values, with the middle of the hidden interval in place of the code."""
         y = np.asarray(published, np.float64)
         return np.where(y == HIDDEN, (self.least + self.threshold - 1) / 2, y)
 
     def mean(self, true: ArrayLike) -> Reals:
-        """Return the mean of the number for the published value."""
+        """Return, for each true count, the published value, with the middle of the hidden interval in place of the code."""
         return self.numbers(self.publish(true, 0.0))
 
     def variance_at(self, true: ArrayLike) -> Reals:
@@ -230,7 +230,7 @@ class Suppressed(Perturbation):
         return (self.threshold - self.least) // 2
 
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
-        """Return the published values of true counts, independent of keys."""
+        """Return the published values of true counts, which do not depend on the keys."""
         x = np.asarray(true, np.int64) + 0 * np.asarray(keys, np.int64)
         return np.where(self._hides(x), HIDDEN, x)
 

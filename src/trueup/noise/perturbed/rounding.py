@@ -58,12 +58,12 @@ class RandomRounding(ByChange):
 
     @property
     def period(self) -> int:
-        """Return how many of the last rows repeat for all larger counts."""
+        """Return the number of last rows of the table that are used in turn for all larger counts."""
         return self.base if self.below is None else 1
 
     @cached_property
     def rows(self) -> Reals:
-        """Return the probabilities of the changes of the counts 0, 1, ..., one row for each count."""
+        """Return the probabilities `(rows, 2 base - 1)` of the changes; row i is for the count i."""
         x = np.arange(self.base if self.below is None else self.below + 1)
         d, rows = x % self.base, np.zeros((len(x), 2 * self.base - 1))
         rows[x, self.base - 1 - d] = 1 - d / self.base
@@ -115,12 +115,12 @@ class Rounded(ByChange):
 
     @property
     def period(self) -> int:
-        """Return how many of the last rows repeat for all larger counts."""
+        """Return the number of last rows of the table that are used in turn for all larger counts."""
         return 2 * self.base
 
     @cached_property
     def rows(self) -> Reals:
-        """Return `(2 base, 2 (base // 2) + 1)` probabilities of the changes of the counts 0, 1, ..."""
+        """Return `(2 base, 2 (base // 2) + 1)` probabilities of the changes; row i is for the count i."""
         base, reach = self.base, self.base // 2
         rows = np.zeros((2 * base, 2 * reach + 1))
         for x in range(2 * base):

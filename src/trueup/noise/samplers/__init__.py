@@ -1,4 +1,4 @@
-"""Exact sampling of laws on the integers by inversion that is refined as needed.
+"""Exact sampling of laws on the integers by inversion, with more random bits where they are needed.
 
 Let `U` be an infinite string of random bits, read as a number in [0, 1), and `F` the law's cdf.
 Then `X = min {k : F(k) > U}` has exactly that law. Only as many bits of `U` are drawn as decide `X`:
@@ -29,7 +29,7 @@ Decision = TypeVar("Decision")
 
 
 class Interval:
-    """A real number `x >= 0` with `lo <= x 2^bits <= hi`.
+    """Bounds on a real number `x >= 0`: `lo <= x 2^bits <= hi`.
 
     Arithmetic rounds outward; both operands must have the same `bits`.
 
@@ -47,7 +47,7 @@ class Interval:
 
     @classmethod
     def exact(cls, value: int, bits: int) -> Interval:
-        """Return the integer `value`, enclosed without error."""
+        """Return an enclosure of the integer `value` without error."""
         return cls(value << bits, value << bits, bits)
 
     def __add__(self, other: Interval) -> Interval:
@@ -80,7 +80,7 @@ class Interval:
 
 @lru_cache(maxsize=256)
 def exp_neg(x: Fraction, bits: int) -> Interval:
-    """Enclose `exp(-x)` for a rational `x >= 0`."""
+    """Return an enclosure of `exp(-x)` for a rational `x >= 0`."""
     if x > bits:  # exp(-x) < 2^-bits
         return Interval(0, 1, bits)
     # exp(-x) = exp(-x / 2^halvings)^(2^halvings); each squaring doubles the relative error.
@@ -94,7 +94,7 @@ def exp_neg(x: Fraction, bits: int) -> Interval:
 
 
 def _alternating(y: Interval) -> Interval:
-    """Enclose `exp(-y)` for `0 <= y < 1/100` by its alternating series."""
+    """Return an enclosure of `exp(-y)` for `0 <= y < 1/100`, by its alternating series."""
     term = Interval.exact(1, y.bits)
     evens, odds, k = term, Interval(0, 0, y.bits), 0
     while term.hi > 1:
@@ -108,7 +108,7 @@ def _alternating(y: Interval) -> Interval:
 
 
 class Powers:
-    """Enclosures of `exp(-rate j)` for growing `j` at several precisions."""
+    """Enclosures of `exp(-rate j)` for j = 0, 1, ..., kept at several precisions."""
 
     def __init__(self, rate: Fraction) -> None:
         self.rate = rate
@@ -128,7 +128,7 @@ class Powers:
 
 
 def decided(attempt: Callable[[int], Decision | None], bits: int) -> Decision:
-    """Return `attempt(bits)` for the first doubled number of bits at which it is not None."""
+    """Return the first result of `attempt(bits)` that is not None, doubling the number of bits each time."""
     while (decision := attempt(bits)) is None:
         bits *= 2
     return decision
@@ -144,13 +144,13 @@ _BROKEN = 1024
 
 
 def chunks(size: int) -> Iterator[slice]:
-    """Split `size` draws into pieces that fit into the processor's cache."""
+    """Yield slices of `size` draws that fit into the processor's cache."""
     for start in range(0, size, CHUNK):
         yield slice(start, min(start + CHUNK, size))
 
 
 def fetch(words: Words, count: int) -> bytes:
-    """Fetch random words; raise an error if fewer are returned, because that would bias a draw."""
+    """Return `count` random bytes; raise an error if the source returns fewer, which would bias a draw."""
     fetched = words(count)
     if len(fetched) != count:
         raise PrivacyError(f"the source of randomness gave {len(fetched)} bytes", needed=f"{count} bytes")
@@ -158,7 +158,7 @@ def fetch(words: Words, count: int) -> bytes:
 
 
 class Inversion:
-    """Sampler of one law on the integers.
+    """Sampler of one law on the integers by inversion of its cdf.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class Inversion:
 
     @cached_property
     def thresholds(self) -> np.ndarray:
-        """Return `floor(F(k) 2^word_bits)` over the support, uint64, each proven."""
+        """Return the proved `floor(F(k) 2^word_bits)` for each k of the support, as uint64."""
         floors = decided(lambda bits: _all(self._floor(k, bits) for k in self.support), self.word_bits + 64)
         return np.array(floors, dtype=np.uint64)
 
@@ -189,7 +189,7 @@ class Inversion:
 
     @cached_property
     def lookup(self) -> np.ndarray:
-        """Return the draw for every first word; the smallest int16 if it is undecided."""
+        """Return the draw that each first word leads to; the smallest int16 where the first word does not decide."""
         cells = (self.thresholds >> np.uint64(self.word_bits - self.lookup_bits)).astype(np.int64)
         inside = np.bincount(cells, minlength=1 << self.lookup_bits)
         before = np.cumsum(inside) - inside
@@ -230,7 +230,7 @@ class Inversion:
         return values
 
     def _extend(self, first: np.ndarray, words: Words) -> Integers:
-        """Extend undecided first words to `word_bits` bits, and search the thresholds (stage 2)."""
+        """Draw further bits for undecided first words, up to `word_bits`, and return the draws (stage 2)."""
         more = self.word_bits - self.lookup_bits
         fresh = np.frombuffer(words(8 * len(first)), np.uint64, len(first)) >> np.uint64(64 - more)
         u = (first.astype(np.uint64) << np.uint64(more)) | fresh
@@ -242,7 +242,7 @@ class Inversion:
         return values
 
     def refine(self, u: int, words: Words) -> int:
-        """Extend a `u` that equals a threshold until enclosures of the cdf decide (stage 3)."""
+        """Draw further bits of a `u` that equals a threshold until the cdf decides; return the draw (stage 3)."""
         bits = self.word_bits
         while bits < _BROKEN:
             u = u << 8 * self.step | int.from_bytes(fetch(words, self.step), "big")

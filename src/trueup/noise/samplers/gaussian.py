@@ -53,7 +53,7 @@ class GaussianTable(Inversion):
 
 
 def upper_tails(sigma2: Fraction, bits: int) -> list[Interval]:
-    """Enclose `P(X >= k)` for `k = 0, 1, ..`; the last enclosure also holds for larger k."""
+    """Return enclosures of `P(X >= k)` for `k = 0, 1, ..`; the last one also holds for larger k."""
     weights, beyond = _weights(sigma2, bits)
     sums = [beyond]
     for weight in reversed(weights):
@@ -66,7 +66,7 @@ def upper_tails(sigma2: Fraction, bits: int) -> list[Interval]:
 
 
 def _weights(sigma2: Fraction, bits: int) -> tuple[list[Interval], Interval]:
-    """Enclose `w_k = exp(-k^2 / (2 sigma2))` until it vanishes, and the sum of the rest."""
+    """Return enclosures of `w_k = exp(-k^2 / (2 sigma2))` until they vanish, and one of the sum of all others."""
     weight, weights = Interval.exact(1, bits), []
     # w_{k+1} = w_k r_k with r_k = exp(-(2k + 1) / (2 sigma2)) and r_{k+1} = r_k exp(-1 / sigma2).
     ratio, fall = exp_neg(1 / (2 * sigma2), bits), exp_neg(1 / sigma2, bits)
@@ -83,7 +83,7 @@ _EXP_ERROR_UNITS = (1 << 13) + 16
 
 
 class GaussianWide:
-    """Sampler of `P(X = k)` proportional to `exp(-k^2 / (2 sigma2))`, `1 <= sigma2 <= 2^56`."""
+    """Sampler of `P(X = k)` proportional to `exp(-k^2 / (2 sigma2))` by rejection, `1 <= sigma2 <= 2^56`."""
 
     def __init__(self, sigma2: Fraction) -> None:
         self.sigma2 = sigma2
@@ -125,7 +125,7 @@ class GaussianWide:
         return y[accept]
 
     def _exp(self, distance, coarse, fine):
-        """Return `exp(-x) 2^32` at a `distance = |y|` of at most 8 sigma, for ints or arrays."""
+        """Return `exp(-x) 2^32` at the distance `|y|` of at most 8 sigma, for integers or arrays."""
         # v to 29 bits: its error is below 2^-28 from the slope and 2^-29 from the shift, and v < 5,
         # so x = v^2 in units of 2^-20 is within 2 of the truth. Beyond 8 sigma the true value is below _MARGIN as well.
         v = abs(distance * self.slope - self.offset) >> 30
@@ -133,7 +133,7 @@ class GaussianWide:
         return coarse[x >> 10] * fine[x & 1023] >> 30
 
     def _accepts(self, y: int, u: int, words: Words) -> bool:
-        """Decide `U < exp(-x)` exactly, where `u` holds the first 32 bits of `U`."""
+        """Return True if `U < exp(-x)`, decided exactly; `u` holds the first 32 bits of `U`."""
         x = (abs(y) - self.sigma2 / self.t) ** 2 / (2 * self.sigma2)
         bits = 32
         while True:
@@ -156,13 +156,13 @@ def _tables() -> tuple[Integers, Integers]:
 
 @lru_cache(maxsize=1)
 def _lists() -> tuple[list[int], list[int]]:
-    """Return the same tables as lists, which are faster for single draws."""
+    """Return the tables of `_tables` as lists, which are faster for single draws."""
     coarse, fine = _tables()
     return coarse.tolist(), fine.tolist()
 
 
 class _Ahead:
-    """Random words that are fetched 32 bytes at a time within one call."""
+    """A source of random bytes that fetches 32 at a time within one call."""
 
     def __init__(self, words: Words) -> None:
         self.words, self.kept = words, b""

@@ -1,4 +1,4 @@
-"""Exact samplers of the two-sided geometric law, in digits, and of its truncation.
+"""Exact samplers of the two-sided geometric law, digit by digit, and of the law truncated to a range.
 
 Let `q = exp(-epsilon)`, `S ~ Bernoulli(q / (1 + q))` and `G` geometric, `P(G = g) = (1 - q) q^g`.
 Then `X = G` if `S = 0` and `X = -1 - G` if `S = 1` has `P(X = x)` proportional to `q^|x|`.
@@ -79,7 +79,7 @@ class TwoSidedGeometric:
 
 
 def _digits_for(epsilon: Fraction) -> tuple[int, ...]:
-    """Choose the number of low digits."""
+    """Return the number of bits of each low digit."""
     scale = int(1 / epsilon)
     if scale <= _ONE_TABLE:
         return ()
@@ -90,19 +90,19 @@ def _digits_for(epsilon: Fraction) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def two_sided_geometric(epsilon: Fraction) -> TwoSidedGeometric:
-    """Return the sampler for `epsilon`, its tables kept for the next draw."""
+    """Return the sampler for `epsilon`; its tables are kept for the next draw."""
     return TwoSidedGeometric(epsilon)
 
 
 class FirstDigit:
-    """Sign and first digit of the two-sided geometric law."""
+    """Law of the sign and first digit of a two-sided geometric variable."""
 
     def __init__(self, epsilon: Fraction, leading: Fraction) -> None:
         self.epsilon, self.leading = epsilon, leading
         self._powers = Powers(leading)
 
     def support(self, word_bits: int) -> range:
-        """Return all `k` whose cdf is between `2^-word_bits` and `1 - 2^-word_bits`, and a few more."""
+        """Return the range of `k` whose cdf is between `2^-word_bits` and `1 - 2^-word_bits`, and a few more."""
         reach = int(word_bits / self.leading) + 2  # exp(-leading reach) < 2^-word_bits
         return range(-reach, reach)
 
@@ -116,7 +116,7 @@ class FirstDigit:
 
 
 class LowDigit:
-    """A geometric variable of ratio `exp(-rate)` truncated to `[0, base)`."""
+    """Law of a low digit: a geometric variable of ratio `exp(-rate)`, truncated to `[0, base)`."""
 
     def __init__(self, rate: Fraction, base: int) -> None:
         self.base = base
@@ -133,7 +133,7 @@ class LowDigit:
 
 
 class GeometricTail:
-    """Enclosures of the cdf of the truncated law."""
+    """Enclosures of the cdf of the two-sided geometric law truncated to `-bound .. bound`."""
 
     def __init__(self, epsilon: Fraction, bound: int) -> None:
         self.bound = bound
@@ -141,7 +141,7 @@ class GeometricTail:
         self._powers = Powers(epsilon)
 
     def cdf(self, k: int, bits: int) -> Interval:
-        """Enclose `P(X <= k)`."""
+        """Return an enclosure of `P(X <= k)`."""
         bits += self._guard
         one = Interval.exact(1, bits)
         if not -self.bound <= k < self.bound:
@@ -155,7 +155,7 @@ class GeometricTail:
 
 @lru_cache(maxsize=64)
 def geometric_within(epsilon: Fraction, bound: int, word_bits: int = 64) -> Inversion:
-    """Return the exact sampler of the truncated law, from a cache."""
+    """Return the exact sampler of the truncated two-sided geometric law, from a cache."""
     reach = min(bound, int(word_bits / epsilon) + 2)
     lookup_bits = 16 if min(bound, 8 / epsilon) <= 512 else 20
     return Inversion(
