@@ -13,7 +13,7 @@ from math import isnan, nan
 
 
 class Status(StrEnum):
-    """The outcome of a problem; the text is the sentence that a user reads.
+    """The outcome of solving a problem; the text of each value is the sentence that a user reads.
 
     Only `SOLVED` lets a point out. That rules exclude each other is never a status: it is an error, and is raised with
     a proof only.
@@ -54,7 +54,7 @@ _LISTENERS: list[Callable[[], None]] = []
 
 @contextmanager
 def telling_of_compilation(tell: Callable[[], None]) -> Iterator[None]:
-    """Call a function once before the first uncached kernel is compiled, which may take half a minute.
+    """Call a function once before the first uncached kernel is compiled, because compiling may take half a minute.
 
     Examples
     --------
@@ -71,6 +71,6 @@ def telling_of_compilation(tell: Callable[[], None]) -> Iterator[None]:
 
 
 def announce_compilation() -> None:
-    """Tell listeners that kernels are being compiled, each only once."""
+    """Tell each listener once that kernels are being compiled."""
     while _LISTENERS:
         _LISTENERS.pop()()

@@ -63,7 +63,7 @@ def njit(*, cache: bool, **options: Any) -> Callable[[Callable], Any]:
     Parameters
     ----------
     cache
-        Whether to keep the code on disk.
+        True to keep the code on disk.
     options
         Further options of `numba.njit`. Its manual leaves out `_nrt=False`: no counting of references is compiled, for functions
         that make no array, and borrow those of their callers.
@@ -112,7 +112,7 @@ class Kernel(CPUDispatcher):
                 self._compiler.pipeline_class = before
 
     def compile(self, sig: Any) -> Any:
-        """Compile for a call by Python, unless a kernel calls."""
+        """Compile with an entry point for Python, or without one if another kernel makes the call."""
         with global_compiler_lock, _rare_collections():
             make_code_late()
             types, _ = normalize_signature(sig)
@@ -139,7 +139,7 @@ class ForKernels(Compiler):
     """
 
     def define_pipelines(self) -> Any:
-        """Set the option again after inlined functions have changed it."""
+        """Turn off the wrapper for Python again after inlined functions have turned it on."""
         self.state.flags.no_cpython_wrapper = True
         return super().define_pipelines()
 
@@ -169,7 +169,7 @@ class KeptFiles(CompileResultCacheImpl):
 
 
 class KeptCode(FunctionCache):
-    """The cached code of one function, which is used only if compiling now would give the same."""
+    """The cached code of one function, which is used only if compiling now would give the same code."""
 
     _impl_class = KeptFiles
 

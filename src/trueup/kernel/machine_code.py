@@ -48,7 +48,7 @@ class LateLibrary(JITCodeLibrary):
     Attributes
     ----------
     made
-        Whether machine code was made of it.
+        True if machine code was generated.
     """
 
     made = False
@@ -199,7 +199,7 @@ def _function_text(function: FunctionType) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a value's text, which is the same in every process."""
+    """Return a text of a value, which is the same in every process."""
     return repr(sorted(value, key=repr) if isinstance(value, set | frozenset) else value)
 
 

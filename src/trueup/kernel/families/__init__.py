@@ -72,7 +72,7 @@ def closing_sets(
     sets
         The family, which is not acyclic.
     cells
-        How many cells the joint table of some variables has.
+        A function that returns the number of cells of the joint table of some variables.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The hierarchical prior of a family of tables, in which every count is divided step by step; moves of its parameters.
+"""The hierarchical prior of a family of tables, in which every count is divided step by step, and moves of its parameters.
 
 Every table has a product of Dirichlet-multinomial laws, step by step: what the table shares with its parent in the junction
 tree (for the root, the number of all records) is divided among the places of the next level, and so on down to the table's
@@ -36,7 +36,7 @@ def _part_rise(before, k, a):
 
 @njit(cache=True)
 def prior_rise(layout, state, table, cell, other, k):
-    """Return the change of the log prior if a cell increases by k and the sums that contain it follow."""
+    """Return the change of the log prior if a cell and all sums that contain it increase by k (while `other` loses k)."""
     total, first = 0.0, layout.steps[table]
     last = layout.steps[table + 1] - first - 1
     for s in range(last + 1):
@@ -52,7 +52,7 @@ def prior_rise(layout, state, table, cell, other, k):
 
 @njit(cache=True)
 def _log_step(layout, state, table, step, log_a):
-    """Return the log prior of the sums of one step and of its concentration, whose log has a logistic law."""
+    """Return the log prior of one step's counts and of its log concentration (logistic law)."""
     a, total = math.exp(log_a), log_a - 2.0 * math.log1p(math.exp(log_a))
     for g in range(layout.sums_ptr[step], layout.sums_ptr[step + 1]):
         if state.held[g] > 0.0:
@@ -83,7 +83,7 @@ def move_concentrations(rng, layout, state):
 
 @njit(cache=True)
 def _share_rise(layout, state, cell, before, after, a):
-    """Return the change of the log prior if a cell's weight changes, apart from the sum that is divided."""
+    """Return the change of the log prior term of one cell if the cell's weight changes."""
     x = state.x[cell]
     if x == 0:
         return 0.0
@@ -94,7 +94,7 @@ def _share_rise(layout, state, cell, before, after, a):
 
 @njit(cache=True)
 def _mass_rise(state, g, more, a):
-    """Return the change of the log prior if the total weight of a sum's parts increases."""
+    """Return the change of the log prior term of one sum if the total weight of the parts of the sum increases."""
     before, after = a * state.mass[g], a * (state.mass[g] + more)
     held = state.held[g]
     return (math.lgamma(held + before) - math.lgamma(before)) - (
@@ -136,7 +136,7 @@ def _move_pair(rng, layout, state, table, v, w):
 
 @njit(cache=True)
 def move_shares(rng, layout, state):
-    """Move the estimated shares of every table, about once each."""
+    """Propose moves of the estimated shares of every table, about one move for each share."""
     for table in range(layout.steps.size - 1):
         for b in range(layout.block_ptr[table], layout.block_ptr[table + 1] - 1):
             first, size = layout.blocks[b], layout.blocks[b + 1] - layout.blocks[b]

@@ -46,7 +46,7 @@ MOST_UNKNOWNS = 2000
 
 @dataclass(frozen=True, eq=False)
 class TableView:
-    """A marginal as a table of its own.
+    """The table of one marginal: the axes that the marginal keeps, and a basis for its cells.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class TableView:
 
     @classmethod
     def of(cls, axes: Sequence[Axis], marginal: Marginal) -> TableView:
-        """Describe a marginal of some axes as a table."""
+        """Return the table of a marginal of the given axes."""
         kept = tuple(i for i, groups in enumerate(marginal) if groups.max() > 0)
         own = tuple(
             axes[i] if is_identity(marginal[i]) else Axis.free(int(marginal[i].max()) + 1) for i in kept
@@ -70,12 +70,12 @@ class TableView:
         return cls(marginal, kept, Domain(own or (Axis.free(1),)))
 
     def contrast(self, component: Component) -> tuple[int, ...]:
-        """Return the axes on which one of its components varies."""
+        """Return the axes on which a component of the table varies."""
         return tuple(i for i, c in zip(self.kept, component.contrast) if c)
 
     @cached_property
     def components(self) -> dict[tuple[int, ...], Component]:
-        """Return the components by the axes on which they vary."""
+        """Return a dict of the table's components, with the axes on which a component varies as its key."""
         return {self.contrast(c): c for c in self.domain.components}
 
 
@@ -101,7 +101,7 @@ class Block:
 
     @property
     def depth(self) -> int:
-        """Return how many levels measure the component."""
+        """Return the number of levels that measure the component."""
         return len(self.basis)
 
 
@@ -146,7 +146,7 @@ class FamilyLeastSquares:
         return cls(tuple(axes), spine, weighed, blocks, views)
 
     def view(self, marginal: Marginal) -> TableView:
-        """Return a marginal as a table; it need not be measured."""
+        """Return the table of a marginal, which need not be measured."""
         key = _key(marginal)
         if key not in self.views:
             self.views[key] = TableView.of(self.axes, marginal)
@@ -191,11 +191,11 @@ class FamilyLeastSquares:
         return view.domain.backward(found)
 
     def covariances(self, level: int, marginal: Marginal) -> list[NDArray]:
-        """Return covariances `(places or 1, rows, rows)` of a marginal's estimates from the subtrees, by component."""
+        """Return, by component, covariances `(places or 1, rows, rows)` of a marginal's estimates from each place's subtree."""
         return self._covariances(level, marginal, [block.variance for block in self.blocks])
 
     def variances(self, level: int, marginal: Marginal) -> NDArray:
-        """Return variances `(places, cells)` of a marginal's estimates from everything (counts squared)."""
+        """Return variances `(places, cells)` of a marginal's estimates given all measurements (counts squared)."""
         view = self.view(marginal)
         total = np.zeros((self.spine.size(level), *view.domain.sizes))
         parts = self._covariances(level, marginal, self._posterior)
@@ -217,7 +217,7 @@ class FamilyLeastSquares:
         return found
 
     def _seen(self, view: TableView, of: Sequence):
-        """Yield the components of a table with their blocks."""
+        """Yield each component of a table, with the block of least squares and the value in `of` that belong to it."""
         at = {block.contrast: i for i, block in enumerate(self.blocks)}
         for component in view.domain.components:
             i = at[view.contrast(component)]
@@ -225,7 +225,7 @@ class FamilyLeastSquares:
 
     @cached_property
     def _posterior(self) -> list[list[NDArray]]:
-        """Return covariances of the estimates from everything: `P_c = V_c - V_c U^-1 (U - P_v) U^-1 V_c`."""
+        """Return covariances of the estimates given all measurements: `P_c = V_c - V_c U^-1 (U - P_v) U^-1 V_c`."""
         found = []
         for block in self.blocks:
             levels = [block.variance[0]]
@@ -279,7 +279,7 @@ class FamilyLeastSquares:
         return self._known(replace(block, basis=tuple(basis[:0:-1])))
 
     def _known(self, block: Block, below: NDArray | None = None) -> Block:
-        """Return a block with its covariances, which are given for the last level if it is a cut."""
+        """Return a block with the covariances of its estimates by level; `below` gives those of the last level at a cut."""
         variance: list[NDArray] = [] if below is None else [below]
         summed: list[NDArray] = []
         for level in range(block.depth - 1 - len(variance), -1, -1):
@@ -294,7 +294,7 @@ class FamilyLeastSquares:
         return replace(block, variance=tuple(variance[::-1]), below=tuple(summed[::-1]))
 
     def on(self, spine: Spine, levels: range, below: Mapping[Contrast, NDArray] | None) -> FamilyLeastSquares:
-        """Return the problem for some levels of other places; `below` are the covariances at a cut."""
+        """Return the least squares of some levels on other places; `below` gives the covariances at a cut."""
         plan = self.plan[levels.start : levels.stop]
         plan = plan if below is None else (*plan[:-1], ())
         part = replace(self, spine=spine, plan=plan, blocks=())
@@ -309,7 +309,7 @@ class FamilyLeastSquares:
         return replace(part, blocks=tuple(blocks))
 
     def _summed(self, level: int, v: NDArray) -> NDArray:
-        """Return the covariance of the sum of every place's children; a single one if all are equal."""
+        """Return the covariance of the sum of every place's children, or a single one if all places have equal ones."""
         if len(v) == 1:
             children = self.spine.children(level)
             children = children[:1] if self._alike(level) else children
@@ -339,7 +339,7 @@ class FamilyLeastSquares:
         return z if subtrees else self._down(block, z, sums)
 
     def _information(self, block: Block, seen: Sequence[NDArray], level: int) -> NDArray | None:
-        """Return `Q sum M'y / variance`; None if the level measures nothing of the block."""
+        """Return the information `Q sum M'y / variance` of a level's tables on a block; None if no table informs it."""
         total = None
         for i, (marginal, variance) in self._informing(block.contrast, level):
             rows = block.basis[level] @ self._matrix(block, marginal).T / variance
@@ -361,7 +361,7 @@ def _key(marginal: Marginal) -> tuple[bytes, ...]:
 
 
 def _extended(basis: NDArray, rows: Sequence[NDArray]) -> NDArray:
-    """Return orthonormal rows that span given rows and further ones."""
+    """Return orthonormal rows that span the rows of a basis and the rows of some matrices."""
     if not rows:
         return basis
     further = np.vstack(rows)
@@ -373,7 +373,7 @@ def _extended(basis: NDArray, rows: Sequence[NDArray]) -> NDArray:
 
 
 def _combined(below: NDArray, own: NDArray, *, informed: bool) -> NDArray:
-    """Return the covariance given the children's sum and a place's own tables."""
+    """Return the covariance of a place's estimate, from the covariance of its children's sum and its own information."""
     if not informed:
         return below
     d = below.shape[-1]

@@ -37,7 +37,7 @@ SHORT_LENGTH_SHARE = 8.0
 
 
 class WalkLayout(NamedTuple):
-    """The constant arrays of a chain.
+    """The constant arrays of a Markov chain on a family of tables.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class WalkLayout(NamedTuple):
 
 
 class WalkState(NamedTuple):
-    """The state of a chain.
+    """The state of a Markov chain on a family of tables.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ def _any_of(rng, cells, first, last):
 
 @njit(cache=True)
 def _propagate(rng, layout, table, source, target, path):
-    """Choose the cells of all tables that must change too; write (table, source, target) to `path`, and return how many."""
+    """Choose the cells of other tables that a move also changes; write (table, source, target) to `path`, and return how many."""
     path[0, 0], path[0, 1], path[0, 2] = table, source, target
     count, at = 1, 0
     came = np.full(layout.start.size - 1, -1)
@@ -210,7 +210,7 @@ def _keeps_exact(kept, source, target):
 
 @njit(cache=True)
 def _move(rng, layout, state, flat, kind, table, mean, path):
-    """Propose one move; return True if it is accepted."""
+    """Propose one move of counts between cells; return True if it is accepted."""
     first, last = layout.open_ptr[table], layout.open_ptr[table + 1]
     if first == last:
         return False
@@ -249,7 +249,7 @@ def walk(rng, layout, state, flat, fixed, means, tally, chances, thin, out):
 
     Parameters
     ----------
-    flat, fixed : whether the prior is flat, and whether its parameters stay
+    flat, fixed : True if the prior is flat; True if its parameters stay
     means : (tables, 3) mean lengths of moves, by kind
     tally : (2, tables, 3) how many were proposed and how many were made, added to
     chances : (tables,) running sums of the chances of the tables
@@ -272,7 +272,7 @@ def walk(rng, layout, state, flat, fixed, means, tally, chances, thin, out):
 
 
 def tuned(means: np.ndarray, tally: np.ndarray, wanted: float = 0.3) -> np.ndarray:
-    """Return mean lengths of moves for the wanted acceptance rate, given the present one.
+    """Return mean lengths of moves, scaled towards the wanted acceptance rate.
 
     Examples
     --------

@@ -47,7 +47,7 @@ def log_spacings(x, out):
 
 @njit(cache=True, error_model="numpy")
 def _quadratic(xo, c):
-    """Return True if a point lies between two gaps of similar width."""
+    """Return True if the gaps on both sides of a grid point have similar widths."""
     if c == 0 or c == len(xo) - 1:
         return False
     left, right = float(xo[c] - xo[c - 1]), float(xo[c + 1] - xo[c])
@@ -118,7 +118,7 @@ def _are_neighbours(x):
 
 @njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
 def _convolve_whole(xf, lf, xg, lg, xo, out):
-    """Write the convolution to `out` where every whole number is a point, as sums of products.
+    """Write the convolution to `out` as sums of products; every whole number is a grid point.
 
     Both densities are multiplied by the same exponential, which makes them flat: their logs may span hundreds of nats.
     """
@@ -137,7 +137,7 @@ def _convolve_whole(xf, lf, xg, lg, xo, out):
 
 @njit(cache=True, error_model="numpy")
 def _chord(log):
-    """Return half the mean slope between the outer points that are not excluded."""
+    """Return half the mean slope of a log density between its first and last finite values."""
     first, last = 0, len(log) - 1
     while first < last and log[first] == -np.inf:
         first += 1
@@ -160,7 +160,7 @@ def _flattened(log, slope):
 
 @njit(cache=True, error_model="numpy")
 def _terms(xf, lf, cf, xg, lg, cg, x, spots, logs):
-    """Write the points of a sum at `x` and the logs of its terms; return how many there are."""
+    """Write the points of the sum over parts of the count `x`, and the logs of its terms; return the number of points."""
     low, high = max(xf[0], x - xg[-1]), min(xf[-1], x - xg[0])
     i, j, size = np.searchsorted(xf, low), np.searchsorted(xg, x - low, side="right") - 1, 0
     while True:
@@ -215,7 +215,7 @@ def reflected(x, log):
 
 @njit(cache=True, error_model="numpy")
 def slope_and_scale(x, log, p):
-    """Return slope and scale of log masses around a distribution `p`.
+    """Return slope and standard deviation of the parabola that fits log masses best, with the distribution `p` as weights.
 
     That is the slope `b` (nats a count) and the standard deviation `(-2 c)^(-1/2)` of the parabola `a + b x + c x^2` that fits
     `log` best, weighed by `p`; infinite where `c` is not below 0.

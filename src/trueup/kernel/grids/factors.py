@@ -138,14 +138,14 @@ def log_gamma_ratio(x, a, b):
 
 @njit(cache=True, _nrt=False)
 def _stirling(z):
-    """Return the terms of Stirling's series that fall with z."""
+    """Return the terms of Stirling's series that vanish as z grows."""
     y = 1.0 / (z * z)
     return (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y / 1680))) / z
 
 
 @njit(cache=True, _nrt=False)
 def log_split(x, alpha, total):
-    """Return the log factor that a split gives a count of 0 or more."""
+    """Return the log factor of a node's split among its parts at a count x of 0 or more."""
     if x <= 0 or alpha == total:
         return 0.0
     return log_gamma_ratio(float(x), alpha, total) - log_gamma_ratio(0.0, alpha, total)
@@ -153,7 +153,7 @@ def log_split(x, alpha, total):
 
 @njit(cache=True)
 def add_splits(ptr, x, split, out):
-    """Add the log factor of splits to every node at its points.
+    """Add the log factor of every node's split among its parts, at the node's grid points.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def add_splits(ptr, x, split, out):
 
 @njit(cache=True)
 def add_tables(ptr, x, factors, out):
-    """Add the tables of every node at its points; counts beyond a table are impossible."""
+    """Add the log values of each node's tables at the node's grid points; counts beyond a table get minus infinity."""
     for v in range(len(factors.lower)):
         for row in range(factors.ptr[v], factors.ptr[v + 1]):
             first = factors.start[factors.table[row]]

@@ -217,7 +217,7 @@ def _zoomed(plan, ptr, x, score, ends, widest, low, high, step):
 
 @njit(cache=True)
 def _with_parts(plan, ptr, x, score, first, last, low, high):
-    """Widen windows of sums, in place, where a part has mass beyond its window's end."""
+    """Widen windows of sums, in place, if a part of the sum has mass beyond the end of the part's window."""
     down, up = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
     for v in plan.order:
         begin, end = ptr[v], ptr[v + 1] - 1
@@ -304,7 +304,7 @@ def _beyond(found, end, to, gap):
 
 @njit(cache=True)
 def coarsest(ptr, x, p, scale):
-    """Return the largest marginal mass between two points that are far apart."""
+    """Return the largest marginal mass between neighbouring grid points that skip whole numbers."""
     worst = 0.0
     for v in range(len(ptr) - 1):
         for k in range(ptr[v], ptr[v + 1] - 1):

@@ -71,7 +71,7 @@ def grid_upward(grids: Grids, factor: Reals) -> Reals:
 
 @njit(cache=True)
 def _up(at, grids, factor, out):
-    """Process `plan.order` from `at` on, up to a limit of work; return the next position."""
+    """Send messages up from position `at` of `plan.order`, up to a limit of work; return the next position."""
     plan, ptr, x = grids.plan, grids.ptr, grids.x
     work = 0
     while at < len(plan.order) and work < PAIRS_A_CALL:
@@ -146,7 +146,7 @@ def _down(at, grids, factor, up, outside, out):
 
 @njit(cache=True)
 def _normalise(log, out):
-    """Set `out` to masses of sum 1."""
+    """Write `exp(log)` to `out`, scaled to the sum 1."""
     top = log.max()
     out[:] = np.exp(log - top)
     out /= out.sum()
@@ -233,7 +233,7 @@ def _scaled_density(x, log, slope):
 
 @njit(cache=True)
 def _split_total(rng, xa, fa, xb, fb, total, parts, others):
-    """Divide totals into two parts by the product of two piecewise linear densities."""
+    """Draw the first part of each total, with the second as the rest, from the product of two piecewise linear densities."""
     most = len(xa) + len(xb)
     spots, sums = np.empty(most, np.int64), np.empty(most)
     last_a, last_b = len(xa) - 1, len(xb) - 1

@@ -141,7 +141,7 @@ def _sum_groups(table: np.ndarray, groups: np.ndarray, axis: int) -> np.ndarray:
 
 
 def spread(y: np.ndarray, marginal: Marginal) -> np.ndarray:
-    """Give every cell the value of its cell in the marginal: `M' y`.
+    """Return for every cell the value of the marginal's cell that contains it: `M' y`.
 
     Examples
     --------

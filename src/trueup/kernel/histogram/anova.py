@@ -33,7 +33,7 @@ from trueup.kernel.histogram import Marginal, indicator, is_identity
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: an orthonormal basis `spanning` (size, atoms) of the subspace S, and the codes of every atom."""
+    """One axis: an orthonormal basis (size, atoms) of the functions that are constant on atoms, and the codes of every atom."""
 
     spanning: np.ndarray
     members: tuple[np.ndarray, ...]
@@ -67,7 +67,7 @@ class Axis:
         return np.hstack([_helmert(codes, self.size) for codes in self.members])
 
     def on_atoms(self, groups: np.ndarray) -> np.ndarray:
-        """Return the recode's matrix on S, in the basis of S; for the identity, coefficients themselves."""
+        """Return the recode's matrix in the basis of functions constant on atoms; the unit matrix for the identity."""
         if is_identity(groups):
             return np.eye(self.atoms)
         return indicator(groups) @ self.spanning
@@ -84,7 +84,7 @@ def _helmert(codes: np.ndarray, size: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Component:
-    """One invariant subspace: contrasts C on some axes, and S on the others.
+    """One ANOVA component of a product domain: contrasts within atoms on some axes, functions of the atoms on the others.
 
     Its coefficients are columns `start` to `start + dense * columns` of a transformed histogram, to be read
     as (dense, columns): the dense matrix of a marginal acts on the first index.
@@ -153,7 +153,7 @@ class Domain:
 
     @cached_property
     def layout(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the transform for `kernel.histogram.helmert`: axes, codes, starts of atoms, and places of coefficients."""
+        """Return the transform as `kernel.histogram.helmert` takes it: axes, codes, atom starts, positions of coefficients."""
         codes = [np.concatenate(axis.members) for axis in self.axes]
         pointers = [np.append(0, np.cumsum([m.size for m in axis.members])) for axis in self.axes]
         starts = [np.append(0, np.cumsum([part.size for part in parts])) for parts in (codes, pointers)]
@@ -170,7 +170,7 @@ class Domain:
         return np.concatenate([self._rows(grid, c.contrast).ravel() for c in self.components])
 
     def _rows(self, table: np.ndarray, contrast: tuple[bool, ...]) -> np.ndarray:
-        """Return the part of a product-basis table in one component, S axes first."""
+        """Return the part of a table of coefficients that belongs to one component, with its contrast axes last."""
         pairs = list(zip(contrast, self.axes, strict=True))
         part = table[tuple(slice(a.atoms, None) if c else slice(a.atoms) for c, a in pairs)]
         return part.transpose(sorted(range(len(contrast)), key=lambda i: contrast[i]))
@@ -188,16 +188,16 @@ class Domain:
         return backward_rows(_as_rows(coefficients), *self.layout).reshape(coefficients.shape)
 
     def informs(self, marginal: Marginal, component: Component) -> bool:
-        """Return True if the marginal informs the component."""
+        """Return True if the marginal contains information on the component."""
         return all(is_identity(g) for g, c in zip(marginal, component.contrast, strict=True) if c)
 
     def matrix(self, marginal: Marginal, component: Component) -> np.ndarray:
-        """Return the marginal's matrix (rows, dense) on the S axes of a component that it informs."""
+        """Return the matrix (rows, dense) that maps a component's coefficients to those of the marginal's table."""
         kept = zip(self.axes, marginal, component.contrast, strict=True)
         return reduce(_kron, [a.on_atoms(g) for a, g, c in kept if not c], np.ones((1, 1)))
 
     def of_table(self, y: np.ndarray, marginal: Marginal, component: Component) -> np.ndarray:
-        """Return a marginal's table (..., m) in a component's terms: (..., rows, columns), `matrix @ coefficients`."""
+        """Return the coefficients (..., rows, columns) of one component of a marginal's table (..., m)."""
         own = self.coarsened(marginal)
         at = next(c for c in own.components if c.contrast == component.contrast)
         return at.view(own.forward(y))
@@ -278,7 +278,7 @@ class Filter:
         )
 
     def update(self, s: np.ndarray, h: np.ndarray, e: np.ndarray) -> np.ndarray:
-        """Estimate from the subtree: children's sum `s`, information `h`, exact answers `e`."""
+        """Return subtree estimates from the children's sum `s`, the information `h`, and the exact answers `e` of every node."""
         z = s + product(self.updated, h - product(self.precision, s))
         return z + self.gain @ (e - self.rows @ z) if self.rows.size else z
 

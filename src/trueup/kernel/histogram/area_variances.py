@@ -31,7 +31,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Areas:
-    """Areas as sets of leaves, with the nodes above them.
+    """Areas (sets of leaves) with all nodes above their leaves; nodes of an area that are alike are stored once.
 
     Attributes
     ----------
@@ -46,16 +46,16 @@ class Areas:
 
     @classmethod
     def of(cls, shapes: Shapes, ancestors: Sequence[Indices], area: Indices, leaf: Indices) -> Areas:
-        """Lay areas out.
+        """Return the areas, with all nodes of the tree above their leaves.
 
         Parameters
         ----------
         shapes
-            Of the tree.
+            The tree's shapes and contexts.
         ancestors
             For every level but the first, the position of each node's parent on the level above.
         area, leaf
-            Which area holds which leaf; areas are numbered from 0 and none is empty.
+            Pairs of an area and a leaf that it contains; areas are numbered from 0 and none is empty.
         """
         levels, areas, node = len(shapes.shape), area, leaf
         shape, parent, times = [], [], []
@@ -77,13 +77,13 @@ class Areas:
 
     @property
     def number(self) -> int:
-        """Return how many areas there are."""
+        """Return the number of areas."""
         return int(self.parent[0].max()) + 1 if len(self.shape) == 1 else len(self.shape[0])
 
 
 @dataclass(frozen=True, eq=False)
 class _Upward:
-    """Results of the sweep up: H of the nodes and M of the parents, by level, and the areas' covariances (areas, c, D, D)."""
+    """Results of the pass from the leaves up: matrices by level, and the covariances (areas, c, D, D) of the areas."""
 
     own: Parts
     pulled: Parts
@@ -129,7 +129,7 @@ def area_variances(model: ErrorVariances, swept: Swept, areas: Areas, forms: Seq
 def area_slopes(
     model: ErrorVariances, swept: Swept, areas: Areas, wanted: Sequence[tuple[Parts, Reals]]
 ) -> Reals:
-    """Return minus the derivatives (j, k) of sums over the areas of variances: the form, and each area's weight (areas,)."""
+    """Return minus the derivatives (j, k) of j weighted sums of area variances with respect to the k precisions."""
     slopes = np.zeros((len(wanted), len(model.tables)))
     for i in range(len(model.stacks)):
         v, a = swept.subtree[i], swept.inverse[i]
@@ -142,7 +142,7 @@ def area_slopes(
 
 
 def _down(v: Parts, a: Parts, areas: Areas, up: _Upward, form: Reals, weight: Reals) -> tuple[Parts, Parts]:
-    """Return B_V and B_A of one functional `sum_areas weight tr(form Cov)`."""
+    """Return the derivatives of one weighted sum of area variances with respect to V and U^-1, by level and shape."""
     back_v, back_a = [np.zeros_like(x) for x in v], [np.zeros_like(x) for x in a]
     g = weight[areas.parent[0]].reshape(-1, 1, 1, 1) * form
     h = up.own[0]

@@ -60,7 +60,7 @@ class Stack:
 
 @dataclass(frozen=True, eq=False)
 class Swept:
-    """Covariances at given precisions: V and U^-1 by shape, P and S by context, [stack][level]."""
+    """Covariances at given precisions: of the subtrees' estimates by shape, and of all estimates by context."""
 
     subtree: tuple[Parts, ...]
     inverse: tuple[Parts, ...]
@@ -76,7 +76,7 @@ class ErrorVariances:
     domain
         The basis in which every table, and every functional asked for, is block diagonal.
     shapes
-        Of the tree.
+        The tree's shapes and contexts.
     tables
         Level and marginal of each of the k measured tables.
 
@@ -171,7 +171,7 @@ class ErrorVariances:
         return v, a
 
     def forms(self, marginal: Marginal) -> list[Parts]:
-        """Return the matrices G (c, D, D) per stack for each kind of cell of a marginal; cells of a kind are alike."""
+        """Return, per stack, the matrices G (c, D, D) of one cell of each kind; all cells of a kind have equal variances."""
         return [self.form(marginal, cell) for cell in self.cells_of(marginal)]
 
     def cells_of(self, marginal: Marginal) -> Iterator[tuple[int, ...]]:
@@ -179,7 +179,7 @@ class ErrorVariances:
         return product(*_kinds(self.domain, marginal))
 
     def form(self, marginal: Marginal, cell: Sequence[int]) -> Parts:
-        """Return the matrices G (c, D, D) of one cell of a marginal: its variance is the sum of `tr(G P)`."""
+        """Return, per stack, the matrices G (c, D, D) for which a cell's variance is the sum of `tr(G P)` over components."""
         return [
             np.stack(
                 [np.sum([self._form(marginal, cell, c) for c in same], axis=0) for same in stack.members]
@@ -221,7 +221,7 @@ class ErrorVariances:
         return total
 
     def _given(self, swept: Swept, i: int) -> tuple[Parts, Parts]:
-        """Return P and S of every context, computed once."""
+        """Return, by level, the covariances P of the estimates and the matrices S of every context; compute them only once."""
         known = swept.given[i]
         if known is None:
             v, a = swept.subtree[i], swept.inverse[i]
@@ -235,7 +235,7 @@ class ErrorVariances:
         return known
 
     def slopes(self, swept: Swept, wanted: Sequence[tuple[int, Parts, int]]) -> Reals:
-        """Return minus the derivatives (j, k) of the variances of functionals, each at its level, form and context."""
+        """Return minus the derivatives (j, k) of j variances with respect to the k precisions."""
         slopes = np.zeros((len(wanted), len(self.tables)))
         for i in range(len(self.stacks)):
             v, a = swept.subtree[i], swept.inverse[i]
@@ -255,7 +255,7 @@ class ErrorVariances:
         return slopes
 
     def _along_path(self, swept: Swept, i: int, level: int, own: Reals, context: int, back_v, back_a) -> None:
-        """Add B_V and B_A of one functional, which are nonzero only on the path to the root."""
+        """Add the derivatives of one variance with respect to V and U^-1, which are nonzero only on the path to the root."""
         v, a = swept.subtree[i], swept.inverse[i]
         given, slack = self._given(swept, i)
         for at in range(level, 0, -1):
@@ -286,7 +286,7 @@ class ErrorVariances:
         return values, slopes
 
     def _sums(self, v: Parts, a: Parts) -> tuple[Parts, Parts]:
-        """Return, by level, sums of the matrices P over the nodes of every shape, and of S over their parents."""
+        """Return, by level, sums of the estimates' covariances over the nodes of each shape, and of S over their parents."""
         sums, slack = [v[0]], []
         for level, inverse in enumerate(a):
             s = _each(self.shapes.numbers[level], inverse) - inverse @ sums[level] @ inverse
@@ -308,7 +308,7 @@ class ErrorVariances:
         return [x[..., None] for x in back_v], [x[..., None] for x in back_a]
 
     def down(self, v: Parts, a: Parts, back_v: Parts, back_a: Parts) -> Parts:
-        """Return B_L (c, D, D, j) of every level, from B_V and B_A (shapes, c, D, D, j)."""
+        """Return derivatives (c, D, D, j) with respect to each level's information, from those with respect to V and U^-1."""
         own = []
         for level, covariance in enumerate(v):
             informed = -_both_sides(covariance, back_v[level])
@@ -319,7 +319,7 @@ class ErrorVariances:
         return own
 
     def to_tables(self, i: int, own: Parts) -> Reals:
-        """Return minus the derivatives (j, k) with respect to precisions, from B_L."""
+        """Return minus the derivatives (j, k) with respect to the tables' precisions, from those by each level's information."""
         grams = self.stacks[i].grams
         found = [
             np.asarray(np.tensordot(own[level], grams[t], ([0, 1, 2], [0, 1, 2])), dtype=np.float64)
@@ -346,7 +346,7 @@ def _orthonormal(rows: Reals) -> Reals:
 
 
 def _twice(x: Reals) -> Reals:
-    """Return the sum of x and its transpose."""
+    """Return the sum of x (..., D, D, j) and its transpose."""
     return x + x.swapaxes(-1, -2)
 
 
@@ -371,14 +371,14 @@ def _times(counts, x: Reals) -> Reals:
 
 
 def _row(axis: Axis, groups: NDArray, code: int) -> Reals:
-    """Return a cell's row in the basis of S."""
+    """Return the coefficients (atoms,) of one cell's count in the basis of functions constant on atoms."""
     if is_identity(groups):
         return axis.spanning[code]
     return axis.spanning[groups == code].sum(axis=0)
 
 
 def _kinds(domain: Domain, marginal: Marginal, *, weights: bool = False) -> list[NDArray]:
-    """Return on every axis one code of each kind, or the number of its codes; codes of a kind have equal variances."""
+    """Return, for every axis, one code of each kind, or the number of its codes; codes of a kind have equal variances."""
     kinds = []
     for axis, groups in zip(domain.axes, marginal, strict=True):
         kept = is_identity(groups)

@@ -27,7 +27,7 @@ def _scales(pointer, run):
 
 @njit(cache=True)
 def lift(x, outer, inner, codes, pointer, run):
-    """Transform to means and contrasts within every atom of the middle axis of `x`, read as (outer, codes, inner)."""
+    """Transform `x` (outer, codes, inner) in place to means and contrasts within every atom of the middle axis."""
     size = codes.size
     if inner == 1:
         _scales(pointer, run)
@@ -61,7 +61,7 @@ def lift(x, outer, inner, codes, pointer, run):
 
 @njit(cache=True)
 def lower(x, outer, inner, codes, pointer, run):
-    """Invert `lift`."""
+    """Transform means and contrasts back to values along the middle axis of `x`, in place (the inverse of `lift`)."""
     size = codes.size
     if inner == 1:
         _scales(pointer, run)
@@ -95,13 +95,13 @@ def lower(x, outer, inner, codes, pointer, run):
 
 @njit(cache=True)
 def forward(x, axes, codes, pointer, run):
-    """Transform one histogram along all axes; `axes` has a row (size, where its codes start, where its atoms do)."""
+    """Transform one histogram along all axes; each row of `axes` has the size and the starts of its codes and its atoms."""
     _along_axes(x, axes, codes, pointer, run, False)
 
 
 @njit(cache=True)
 def backward(x, axes, codes, pointer, run):
-    """Invert `forward`."""
+    """Transform one histogram back along all axes (the inverse of `forward`)."""
     _along_axes(x, axes, codes, pointer, run, True)
 
 
@@ -137,7 +137,7 @@ def forward_rows(x, axes, codes, pointer, place):
 
 @njit(cache=True)
 def backward_rows(x, axes, codes, pointer, place):
-    """Invert `forward_rows`."""
+    """Transform rows of coefficients in the order `place` back to histograms (rows, n)."""
     result = np.empty(x.shape)
     run = np.empty(x.shape[1])
     for row in range(x.shape[0]):
@@ -149,7 +149,7 @@ def backward_rows(x, axes, codes, pointer, place):
 
 @njit(cache=True)
 def add_spread(y, groups, variance, result):
-    """Add `M'y / variance` to histograms (rows, n): every cell gets its group's value."""
+    """Add `y / variance` of each group (rows, groups) to all of the group's cells in histograms (rows, n)."""
     own = np.empty(y.shape[1])
     for row in range(y.shape[0]):
         for g in range(own.size):

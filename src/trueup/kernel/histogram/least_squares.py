@@ -118,7 +118,7 @@ class HistogramLeastSquares:
     def given(
         cls, domain: Domain, spine: Spine, below: Sequence[Sequence[np.ndarray]]
     ) -> HistogramLeastSquares:
-        """Return a problem with given covariances of the subtrees' estimates, per level and component."""
+        """Return the problem in which only the covariances of the subtrees' estimates are known, by level and component."""
         return cls(domain, spine, ((),) * spine.depth, tuple(tuple(map(_known, level)) for level in below))
 
     def tiled(self, copies: int) -> HistogramLeastSquares:
@@ -247,7 +247,7 @@ class HistogramLeastSquares:
     def variance(self, weights: Sequence[np.ndarray]) -> float:
         """Return the variance (counts squared) of the linear combination with `weights` per level (nodes, n).
 
-        Of the least-squares estimates: what nonnegativity and rounding do to it is not in here.
+        This is the variance of least-squares estimates, without the effects of nonnegativity and rounding.
         """
         response = self.solve(weights)
         return float(sum(np.vdot(w, r) for w, r in zip(weights, response, strict=True)))
@@ -281,13 +281,13 @@ def _filter(
 
 
 def _known(variance: np.ndarray) -> Filter:
-    """Return the filter of nodes with given estimates."""
+    """Return the filter of nodes without own measurements, whose estimates have a known covariance."""
     nothing = np.zeros((0, variance.shape[-1], variance.shape[-1]))
     return Filter(nothing[:0], nothing[:0], variance, nothing, variance, nothing)
 
 
 def _scatter(inner: np.ndarray, leaf: np.ndarray, where: np.ndarray, nodes: int) -> np.ndarray:
-    """Return the values of a level's nodes: `leaf`, except at the inner nodes."""
+    """Return values of all nodes of a level: `inner` at the nodes `where`, and `leaf` at all others."""
     full = np.repeat(leaf[None], nodes, axis=0)
     full[where] = inner
     return full

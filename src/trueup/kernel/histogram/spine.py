@@ -62,7 +62,7 @@ class Spine:
 
     @cached_property
     def inner(self) -> tuple[np.ndarray, ...]:
-        """Return per level the nodes that have children, counted within the level."""
+        """Return, by level, the positions within the level of the nodes that have children."""
         return tuple(np.flatnonzero(np.diff(self.child_ptr[lv.start : lv.stop + 1])) for lv in self.levels)
 
     @cached_property
@@ -178,7 +178,7 @@ class Shapes:
 
     @cached_property
     def numbers(self) -> tuple[NDArray[np.float64], ...]:
-        """Return for every level how many nodes have each shape."""
+        """Return, by level, the number of nodes of each shape."""
         found = [np.ones(1)]
         for counts in self.counts:
             found.append(counts.T @ found[-1])
@@ -234,13 +234,13 @@ def _contexts(child_ptr: Indices, levels: list[Indices], numbers: list[Indices])
 
 @dataclass(frozen=True)
 class Lower:
-    """Lower bounds at the nodes of a level, made consistent: nested marginals with tables (nodes, cells)."""
+    """Consistent lower bounds at the nodes of a level: nested marginals with tables (nodes, cells)."""
 
     marginals: tuple[Marginal, ...]
     tables: tuple[np.ndarray, ...]
 
     def of(self, marginal: Marginal) -> np.ndarray | None:
-        """Return bounds (nodes, cells) on a marginal's table; None if its coarser marginals hold them all."""
+        """Return bounds (nodes, cells) on a marginal's table; None if no bounded marginal refines it."""
         within = [
             marginalise(table, relative(fine, marginal))
             for fine, table in zip(self.marginals, self.tables, strict=True)

@@ -57,7 +57,7 @@ def restrict(
     ----------
     tree, fit : the tree and its unrestricted estimates
     zeros : per level, (nodes, n) True where a cell is zero, closed under the tree (see `close`)
-    tolerance : of the conjugate gradients, relative
+    tolerance : relative tolerance of the conjugate gradients
 
     Returns
     -------
@@ -92,7 +92,7 @@ def restrict(
 
 
 def _leaf_cells(spine: Spine, level: int, mask: np.ndarray) -> np.ndarray:
-    """Return the mask without nodes that have children."""
+    """Return the mask (nodes, cells) of a level with False at all nodes that have children."""
     cells = mask.copy()
     cells[spine.inner[level]] = False
     return cells
@@ -104,7 +104,7 @@ class Fold:
 
     Attributes
     ----------
-    sizes : of the k axes
+    sizes : number of codes on each of the k axes
     parts : for every folded axis, the axes that it fuses
     codes : for every folded axis, its codes as (codes, axes fused) codes of these axes
 

@@ -65,7 +65,7 @@ def _moments(kind, z, scale, tilt, low, high):
 
 @njit(cache=True)
 def _slope(row, bound, tilts, change, problem):
-    """Return derivative and curvature of F along one row's lambda."""
+    """Return first and second derivative of the log acceptance bound along the multiplier of one row."""
     kind, z, scale, low, high = problem
     first, second = -bound, 0.0
     for i in range(len(z)):
@@ -80,7 +80,7 @@ def _slope(row, bound, tilts, change, problem):
 
 @njit(cache=True)
 def _largest_change(row, tilts, problem):
-    """Return how far one row's lambda can grow while the tilted laws exist."""
+    """Return the largest increase of one row's multiplier at which all tilted laws exist."""
     kind, _, scale, _, _ = problem
     most = math.inf
     for i in range(len(row)):
@@ -93,7 +93,7 @@ def _largest_change(row, tilts, problem):
 
 @njit(cache=True)
 def best_tilt(rows, bounds, problem):
-    """Return `lambda` (m,) near the minimum of F, and the tilts `A' lambda` (n,).
+    """Return multipliers (m,) near the minimum of the log acceptance bound, and the tilts `A' lambda` (n,).
 
     One safeguarded Newton search per row in turn; stops when every derivative is small beside the
     standard deviation of its row, which costs less than a hundredth of the acceptance rate.
@@ -137,7 +137,7 @@ def tilted_log_mass(kind, x, z, scale):
 
 @njit(cache=True)
 def _tilted_cdf(kind, z, scale, tilt, low, high):
-    """Return the first value, cumulative sums and guides of a tilted discrete law."""
+    """Return the first value of a tilted discrete law, cumulative sums of its masses, and a table that speeds up inversion."""
     centre = z + tilt * scale * scale if kind == DISCRETE_GAUSSIAN else z
     peak = min(max(np.round(centre), low), high)
     top = tilted_log_mass(kind, peak, z, scale) + tilt * peak
@@ -211,7 +211,7 @@ def _accept(rng, rows, bounds, multipliers, block, out, done):
 
 @njit(cache=True)
 def _enough(missing, done, proposed):
-    """Return the number of proposals that most likely suffice at the observed acceptance rate; at most a block."""
+    """Return a number of proposals, at most one block, that most likely suffices at the observed acceptance rate."""
     rate = done / proposed if proposed > 0 else 1.0
     return int(min(1.02 * missing / max(rate, 1e-6) + 32, PROPOSALS_AT_ONCE))
 

@@ -58,7 +58,7 @@ class Search:
         self._scales = largest
 
     def through(self, cell: int, *, every: bool = True, longest: int = 16) -> list[Vector]:
-        """Return the smallest vectors that involve a cell: all of them, or one.
+        """Return all smallest vectors that involve a cell, or only one of them.
 
         Empty where the least norm exceeds `longest`.
 
@@ -74,7 +74,7 @@ class Search:
         return []
 
     def within(self, cell: int, limit: int, *, every: bool = True) -> list[Vector]:
-        """Return vectors of norm up to `limit` that involve a cell, if none has a smaller norm."""
+        """Return vectors of norm up to `limit` that involve a cell, provided that no such vector has a smaller norm."""
         found = []
         for vector in self._descend(cell, limit):
             found.append(vector)
@@ -106,7 +106,7 @@ class Search:
                     stack.append((grown, rest, norm + 1))
 
     def _mending(self, changed: dict[int, int], held: dict[int, int]) -> Iterator[tuple[int, int]]:
-        """Yield the unit changes that repair the sum with the fewest cells, without reversing earlier ones."""
+        """Yield the unit changes that bring the changed sum with the fewest cells closer to 0, and reverse no earlier change."""
         row = min(changed, key=lambda i: len(self._rows[i]))
         excess = changed[row]
         for column, coefficient in self._rows[row]:
@@ -123,7 +123,7 @@ class Search:
         return rest
 
     def _least(self, changed: dict[int, int]) -> int:
-        """Bound from below how many units repair all changed sums."""
+        """Return a lower bound on the number of unit changes that repair all changed sums."""
         needed: dict[int, int] = {}
         for row, value in changed.items():
             family = self._family[row]

@@ -203,7 +203,7 @@ def _label_groups(labels, cells, row_labels):
 
 
 def _recognise(cells: Cells, matrix: Matrix) -> list[Piece]:
-    """Return the pieces of one component, divided further where cells are determined."""
+    """Return the pieces of one connected component; determined cells divide it further."""
     if len(matrix) == 0:
         return [Piece("free", cells, matrix)]
     if len(matrix) == 1 and np.all(np.abs(matrix) == 1):

@@ -46,7 +46,7 @@ class TapeDraws(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Cumulative distribution functions on the integers, `t` of them, as floors of `F 2^bits`.
+    """`t` cumulative distribution functions on the integers, stored as floors of `F 2^bits`.
 
     Attributes
     ----------
@@ -83,16 +83,16 @@ class Steps(NamedTuple):
 
 
 class Coins(NamedTuple):
-    """Families of coins `k = 0, 1, ...`, `t` of them, with probabilities as floors of `p 2^bits`.
+    """`t` families of coins `k = 0, 1, ...`, with probabilities stored as floors of `p 2^bits`.
 
     Attributes
     ----------
     floors
         `(t, w)`; coin 0 always succeeds.
     fades
-        Whether coins from `w` on have chances below 2^-bits; else each of those is settled anew.
+        True if coins from `w` on have probabilities below 2^-bits; else each of those coins is decided anew.
     family, shift
-        As in `Steps`.
+        The same as in `Steps`.
     """
 
     floors: NDArray[np.uint64]
@@ -189,7 +189,7 @@ def noted(notes, state, family, row, k):
 
 @njit(cache=True, inline="always")
 def invert(tape, notes, state, steps, row):
-    """Draw `min {k : F(k) > U}` from cdf `row`."""
+    """Draw from a cumulative distribution function by inversion: `min {k : F(k) > U}`."""
     u = word(tape, state)
     i, count = steps.index[row, np.int64(u >> np.uint64(54))], steps.counts[row]
     u >>= np.uint64(steps.shift)

@@ -48,7 +48,7 @@ from trueup.kernel.lattice_samplers import (
 
 @njit(cache=True)
 def draw_sums(tape, notes, state, sizes, scratch, out, done):
-    """Draw vectors with sum zero; `sizes` is the law of K, and `scratch` holds words of zero."""
+    """Draw vectors with sum zero, from a law of half the L1 norm."""
     while done < out.shape[0]:
         state[START] = state[POSITION]
         zero_sum(tape, notes, state, sizes, scratch, out[done])
@@ -107,7 +107,7 @@ def _mark(marks, place, other):
 
 @njit(cache=True, forceinline=True)
 def _between_bars(places, sign, scratch, out):
-    """Add the numbers of places between marks; clear the marks."""
+    """Add `sign` times the number of places between successive marks to each cell in turn, and clear the marks."""
     cell, before = 0, -1
     for i in range((places + 63) >> 6):
         marks = scratch[i]
@@ -172,7 +172,7 @@ class FreePlan(NamedTuple):
 
 
 class Aggregates(NamedTuple):
-    """Tables that accept and divide the sum of m cells, for `t` pairs of a law and m.
+    """Tables for accepting the sum of m cells and dividing it among them, for `t` pairs of a law and m.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class Aggregates(NamedTuple):
 
 @njit(cache=True)
 def draw_free(tape, notes, state, plan, steps, aggregates, scratch, out, done):
-    """Draw vectors of the lattice; `steps` are the laws of single cells, and `scratch` holds words of zero."""
+    """Draw vectors of the lattice by rejection on the free cells, given the laws of single cells."""
     while done < out.shape[0]:
         v = out[done]
         state[START] = state[POSITION]
@@ -242,7 +242,7 @@ def _try_in_basis(tape, notes, state, plan, steps, coins, v):
 
 @njit(cache=True)
 def _try(tape, notes, state, plan, steps, aggregates, v):
-    """Propose a vector with the sums of aggregates in their first cells; return True if accepted or random words run out."""
+    """Propose a vector, with each aggregate's sum in its first cell; return True if it is accepted or random words run out."""
     for cell in plan.free:
         v[cell] = invert(tape, notes, state, steps, plan.laws[cell])
     accepted = True

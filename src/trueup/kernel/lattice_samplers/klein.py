@@ -66,7 +66,7 @@ def draw_gaussians(tape, notes, state, walk, sigma, out, done):
 
 @njit(cache=True)
 def draw_sum_gaussians(tape, notes, state, sigma, out, done):
-    """Draw n-cell vectors of the same law for one fixed sum, in O(n).
+    """Draw n-cell vectors with sum 0 from the law of `draw_gaussians`, in O(n).
 
     The basis `e_i - e_(i+1)` has squared Gram-Schmidt norms `(i + 2) / (i + 1)` and each vector leans on
     the one before it alone, by `-i / (i + 1)` for vector i = 1, 2, ...
@@ -163,7 +163,7 @@ class Mixture(NamedTuple):
 
     @classmethod
     def of(cls, norms: NDArray[np.float64], epsilon: float) -> Mixture:
-        """Split where sigma is 0.9 of the largest Gram-Schmidt norm."""
+        """Return the proposal that splits the variance where sigma is 0.9 of the largest Gram-Schmidt norm."""
         from scipy.special import gammaincc, gammaln
 
         d, rate, narrowest = len(norms), epsilon * epsilon / 2, 0.9
@@ -237,7 +237,7 @@ def _by_inversion(tape, state, spread, offset):
 
 @njit(cache=True)
 def _walk(tape, state, walk, sigma, coefficients, relative):
-    """Draw coefficients; return the log of `prod rho(s_i, c_i)`, relative to its values at 0 if `relative`."""
+    """Draw lattice coefficients one by one; return the log of the product of their normalising sums `rho(s_i, c_i)`."""
     total = 0.0
     for i in range(len(walk.norms) - 1, -1, -1):
         centre = 0.0

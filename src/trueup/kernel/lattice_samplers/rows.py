@@ -46,7 +46,7 @@ UNIT, HALF_ULP = 2.0**-64, 2.0**-53
 
 
 class RowLaw(NamedTuple):
-    """The law of one stage of rows; row `k - 1` of each array is for `k` remaining rows.
+    """The law of the rows of a grid at one stage; row `k - 1` of each array is for `k` remaining rows.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ def _cell(tape, notes, state, law, k, left):
 
 @njit(cache=True)
 def _begin(tape, notes, state, law, stage, k, left, asked):
-    """Begin a row with probability `r_k / M_k`."""
+    """Return True with probability `r_k / M_k`, that is, if a row may begin."""
     u, limit = word(tape, state), law.limits[k - 1]
     low, high = u * UNIT * (1 - 8 * HALF_ULP) * limit, (u + 1.0) * UNIT * (1 + 8 * HALF_ULP) * limit
     for part in (4, 1):

@@ -68,7 +68,7 @@ RELATIVE_LOSS_TOLERANCE = (
 
 @dataclass(frozen=True)
 class FitLoss:
-    """Convex losses `square (d - at)^2 + absolute |d|` of deviations d (q,); weights at least 0, (q,).
+    """Convex losses `square (d - at)^2 + absolute |d|` of deviations d (q,), with nonnegative weights (q,).
 
     Differences of values are formulas of their own: squares of deviations of a billion leave no digits for them.
     """
@@ -79,12 +79,12 @@ class FitLoss:
 
     @classmethod
     def squares(cls, weights: np.ndarray, at: np.ndarray | float = 0.0) -> FitLoss:
-        """Return weighted squares of distances from `at`."""
+        """Return the loss that is a weighted square of each deviation's distance from `at`."""
         return cls(weights, np.zeros(weights.size), np.broadcast_to(at, weights.size).astype(float))
 
     @classmethod
     def absolutes(cls, weights: np.ndarray) -> FitLoss:
-        """Return weighted absolute deviations."""
+        """Return the loss that is a weighted absolute value of each deviation."""
         return cls(np.zeros(weights.size), weights, np.zeros(weights.size))
 
     def total(self, d: np.ndarray) -> float:
@@ -92,7 +92,7 @@ class FitLoss:
         return float((self.square * (d - self.at) ** 2 + self.absolute * np.abs(d)).sum())
 
     def rise(self, row: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """Return the loss at the end minus the loss at the start, for deviations `row`."""
+        """Return the loss at `end` minus the loss at `start`, for the deviations with indices `row`."""
         squares = self.square[row] * (end - start) * (start + end - 2 * self.at[row])
         return squares + self.absolute[row] * (np.abs(end) - np.abs(start))
 
@@ -211,7 +211,7 @@ def least_squares_bound(
 
     Parameters
     ----------
-    fit : what is minimised
+    fit : the weighted squares that are minimised
     rows, limits : (k, n), (k,) every row's upper limit where its multiplier is positive, else its lower one
     prices : (q,) near `w (M x - y)` at the optimum
     multipliers : (k,) 0 where a row has no limit on that side
@@ -241,7 +241,7 @@ def least_absolute_bound(
     multipliers: np.ndarray,
     most: float,
 ) -> float:
-    """Return a lower bound on weighted absolute deviations, from dual prices that are limited to the weights.
+    """Return a lower bound on weighted absolute deviations, from dual values that are at most the weights.
 
     Examples
     --------
@@ -255,7 +255,7 @@ def least_absolute_bound(
 
 
 def _least_slope(fit: Fit, rows, limits, prices, multipliers, reach, constants) -> float:
-    """Return the minimum of `s'x - p'y - l'limits` plus constants, over counts near their own measurements."""
+    """Return the minimum of a linear function of the counts, plus constants, over counts near their own measurements."""
     held = np.flatnonzero(multipliers)
     slope = fit.matrix.T @ prices + rows.T @ multipliers
     size = abs(fit.matrix).T @ abs(prices) + abs(rows).T @ abs(multipliers)

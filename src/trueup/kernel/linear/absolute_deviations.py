@@ -112,7 +112,7 @@ def _absolute_optima(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tu
 
 
 def _priced(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray, answer, below, above, most: float) -> float:
-    """Return the bound that a linear program's dual prices prove, ignoring prices of the wrong sign."""
+    """Return the lower bound that a linear program's dual values prove; dual values of the wrong sign count as 0."""
     m = polyhedron.sums.size
     multipliers = -np.concatenate([answer.eqlin.marginals[:m], np.zeros(polyhedron.lower.size)])
     multipliers[m:][above] = np.maximum(-answer.ineqlin.marginals[: above.sum()], 0.0)

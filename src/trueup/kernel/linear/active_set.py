@@ -49,7 +49,7 @@ SYSTEM_TOLERANCE = 1e-9  # what a solution may leave of a system, relative to it
 
 @dataclass(frozen=True)
 class FaceOptimum:
-    """A point (n,), its weighted squares, and a lower bound over all feasible points."""
+    """An optimum (n,) on a face, its weighted squares, and a lower bound on those of all feasible points."""
 
     x: np.ndarray
     objective: float
@@ -58,7 +58,7 @@ class FaceOptimum:
 
 @dataclass(frozen=True)
 class _Face:
-    """The optimum with some rows at their lower (-1) or upper (1) limit, with prices `p` (q,) and multipliers of all rows."""
+    """The optimum with some rows at a limit (lower -1, upper 1), and the dual values of measurements (q,) and rows."""
 
     side: np.ndarray
     x: np.ndarray
@@ -91,18 +91,18 @@ class _Limits:
         return _Limits(self.rows, self.lower - held, self.upper - held)
 
     def excess(self, x: np.ndarray, slack: float = 0.0) -> np.ndarray:
-        """Return how far (counts) every row lies above its upper or below its lower limit, less a slack."""
+        """Return the amount (counts) by which each row exceeds its upper or falls below its lower limit, less a slack."""
         value = self.rows @ x
         return np.maximum(value - self.upper - slack, 0.0) - np.maximum(self.lower - slack - value, 0.0)
 
     def touched(self, x: np.ndarray, near: float) -> np.ndarray:
-        """Return the side of every limit that a point (n,) touches: -1, 0 or 1."""
+        """Return, for every limit, the side that a point (n,) touches: -1, 0 or 1."""
         side = np.sign(self.excess(x, -near)).astype(int)
         side[self.lower == self.upper] = -1
         return side
 
     def face(self, fit: Fit, side: np.ndarray) -> _Face | None:
-        """Return the optimum on a face; None if there is no solution."""
+        """Return the optimum on the face where some rows are at a limit; None if there is no solution."""
         at = side != 0
         solved = _on_face(fit, self.rows[at], np.where(side < 0, self.lower, self.upper)[at])
         if solved is None:
@@ -113,7 +113,7 @@ class _Limits:
         return _Face(side, x, prices, multipliers)
 
     def with_signs(self, fit: Fit, face: _Face) -> _Face | None:
-        """Return the face with multipliers of the right signs if possible, found by linear programming."""
+        """Return the face with multipliers of the right signs, if linear programming finds such multipliers."""
         at = np.flatnonzero(face.side)
         wanted, one = -(fit.matrix.T @ face.prices), scipy.sparse.eye_array(fit.matrix.shape[1])
         size = np.abs(wanted).max(initial=1.0)
@@ -135,7 +135,7 @@ class _Limits:
         return replace(face, multipliers=multipliers)
 
     def bound(self, fit: Fit, face: _Face) -> float:
-        """Return the lower bound that a face's prices and multipliers prove."""
+        """Return the lower bound on weighted squares that a face's dual values prove."""
         right = (self.lower == self.upper) | (face.side * face.multipliers > 0)
         multipliers = np.where(right, face.multipliers, 0.0)
         limits = np.where(multipliers > 0, self.upper, self.lower)
@@ -145,11 +145,11 @@ class _Limits:
 def optimum_near(
     polyhedron: Polyhedron, fit: Fit, x: np.ndarray, unit: float | None = None
 ) -> FaceOptimum | None:
-    """Return the optimum if it can be found from a given point; else None.
+    """Return the optimum if the search from a given point finds it; else None.
 
     Parameters
     ----------
-    polyhedron, fit : what to minimise over, and what; the least weight should be 1
+    polyhedron, fit : the feasible set, and the squares to be minimised; the least weight should be 1
     x : (n,) a point near the optimum
     unit : counts in the unit of the solver that found x, which its errors are relative to; by default the largest count
 
@@ -176,7 +176,7 @@ def optimum_near(
 
 
 def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarray) -> FaceOptimum | None:
-    """Return the optimum if it can be found from the given active rows."""
+    """Return the optimum if the search from some active rows finds it; else None."""
     for _ in range(ORIGINS):
         moved, rest = limits.around(origin), fit.around(origin)
         face = _search_optimal_face(moved, rest, side, most=side.size)
@@ -227,7 +227,7 @@ def _worst(chosen: np.ndarray, amount: np.ndarray, most: int) -> np.ndarray:
 def _on_face(
     fit: Fit, rows: scipy.sparse.csr_array, limits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return least squares on `rows x = limits`, with prices and multipliers; None if there is no solution."""
+    """Return the least-squares point on `rows x = limits`, with its dual values; None if there is no solution."""
     n, q, m = rows.shape[1], fit.values.size, limits.size
     variance = scipy.sparse.diags_array(1 / fit.weights)
     system = scipy.sparse.block_array(

@@ -46,7 +46,7 @@ class Polyhedron:
     sums : (m,) right-hand sides b
     ranged : (r, n) sparse matrix R
     lower, upper : (r,) bounds, infinite where absent
-    nonnegative : whether x >= 0 is required too
+    nonnegative : True if x >= 0 is required too
 
     Examples
     --------
@@ -213,7 +213,7 @@ class Polyhedron:
         return max(FEASIBLE, 1e-12 * self.scale)
 
     def _least_violation(self) -> tuple[float, np.ndarray]:
-        """Return the least total violation of the rows, with each row's dual price."""
+        """Return the smallest total violation that the rows allow, and the dual value of each row."""
         low, high = self.bounds
         n, m = self.cells, self.rows
         if m == 0:
@@ -272,7 +272,7 @@ class Polyhedron:
         )
 
     def _first_part(self, rows: np.ndarray) -> np.ndarray:
-        """Return, from contradictory rows, the first connected ones that are contradictory by themselves."""
+        """Return the first connected component of contradictory rows that is contradictory by itself."""
         shared = self.matrix[rows] != 0
         _, part = scipy.sparse.csgraph.connected_components(shared.astype(int) @ shared.T.astype(int))
         parts = (rows[part == p] for p in range(part.max() + 1))

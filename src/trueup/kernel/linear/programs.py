@@ -53,7 +53,7 @@ class Answer:
         Distance from a lower bound proved for the whole program, relative to that bound or to 1 if it is less (0: proved to be
         optimal; None: nothing is proved).
     even
-        Of several optimal points: whether x is proved to be the one that was asked for, in the L1 norm that of least squares.
+        True if x is proved to be the requested one of several optimal points (in the L1 norm, that of least squares).
     """
 
     x: np.ndarray

@@ -40,7 +40,7 @@ MAX_SPARSE_SHARE = 0.005  # share of entries that are not zero, up to which it i
 
 
 class SeparableOptimum(NamedTuple):
-    """A point (n,), its weighted squares, and a lower bound over all feasible points."""
+    """An optimum (n,), its weighted squares, and a lower bound on those of all feasible points."""
 
     x: np.ndarray
     objective: float
@@ -65,7 +65,7 @@ class _Dual:
         return float(0.5 * self.w @ (x - self.y) ** 2 + prices @ gap)
 
     def step(self, x: np.ndarray, gap: np.ndarray) -> np.ndarray | None:
-        """Return the Newton step (m,); None if its matrix is too large or not positive."""
+        """Return the Newton step (m,); None if its matrix is too large or not positive definite."""
         scale = np.where((x > self.low) & (x < self.high), 1 / np.sqrt(self.w), 0.0)
         if isinstance(self.matrix, np.ndarray):
             rows = self.matrix * scale
@@ -75,7 +75,7 @@ class _Dual:
 
 
 def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | None:
-    """Return the least squares if every count is measured by itself and limits are on single counts.
+    """Return the least-squares optimum if each count is measured by itself and each bound limits one count; else None.
 
     None where the program is of another kind, where there is no such point, or where the steps do not settle.
 
@@ -133,7 +133,7 @@ def _box(polyhedron: Polyhedron) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _ascend(dual: _Dual) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the point and prices at which the equalities hold; None if the iteration fails."""
+    """Return the point at which the equalities hold, and its multipliers; None if the iteration fails."""
     prices = np.zeros(dual.sums.size)
     size = np.maximum(1.0, abs(dual.matrix) @ np.abs(dual.point(prices)) + np.abs(dual.sums))
     x = dual.point(prices)
@@ -185,7 +185,7 @@ def _by_full(matrix: Any, shift: float) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _by_thin(matrix: Any, shift: float) -> Callable[[np.ndarray], np.ndarray]:
-    """Order rows and columns alike, since the matrix is symmetric."""
+    """Return the solver of a symmetric matrix with a shifted diagonal; rows and columns are permuted alike."""
     whole = scipy.sparse.csc_matrix(matrix + shift * scipy.sparse.eye_array(matrix.shape[0]))
     alike = {"SymmetricMode": True}
     return scipy.sparse.linalg.splu(

@@ -45,7 +45,7 @@ def whole_fit(
     ----------
     polyhedron : constraints
     fit : measured sums; its values must be whole numbers
-    loss : of the deviations `M x - y`
+    loss : the convex loss of the deviations `M x - y`
     centre : (n,) a continuous solution; it decides the time taken, not the result
     limit : another loss, whose total must not exceed a value
     seconds : time limit of the branch and bound

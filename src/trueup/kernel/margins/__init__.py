@@ -252,7 +252,7 @@ class _Dual:
                 return
 
     def _reopen(self, base: np.ndarray, part: np.ndarray, margin: Margin) -> np.ndarray:
-        """Return by how much the price of a line without a positive cell must rise until a cell becomes positive."""
+        """Return the increase of the multiplier of every line without a positive cell that makes one cell positive."""
         price = np.where(self.v > 0, -base * self.inverse, np.inf)
         dropped = tuple(i for i in range(base.ndim) if i not in margin)
         rise = price.min(axis=dropped) - part
@@ -271,7 +271,7 @@ class _Dual:
         return u
 
     def _conjugate_gradients(self, slope: np.ndarray, gap: np.ndarray) -> np.ndarray:
-        """Solve `margins of (slope * lift(d)) = gap`, preconditioned by the diagonal, slightly regularised."""
+        """Solve `margins of (slope * lift(d)) = gap` by conjugate gradients, with a regularised diagonal preconditioner."""
         diagonal = self.margins_of(slope)
         floor = 1e-10 * max(float(diagonal.max()), 1e-300)
         diagonal = diagonal + floor

@@ -81,7 +81,7 @@ def whole_table(
 
 
 def _transported(x, margins, given, rng, open_cells) -> Answer:
-    """Solve for one or two margins as transportation problems, one for each shared group."""
+    """Return the nearest whole-number table with one or two margins, by a transportation problem for each shared group."""
     one, two = margins[0], margins[-1]
     shared = tuple(a for a in one if a in two) if len(margins) == 2 else ()
     down = tuple(a for a in one if a not in shared)
@@ -141,7 +141,7 @@ def holding_margins(polyhedron: Polyhedron, held: np.ndarray, counts: np.ndarray
 
 
 def _near(x, margins, sums, seconds: float, rng: np.random.Generator, open_cells) -> Answer:
-    """Find a table by prices and message passing, or else by an integer program."""
+    """Find a whole-number table near x, by multipliers and message passing, or else by an integer program."""
     raised = 0 if x.min() >= 0 else SHIFT_COUNTS - int(np.floor(x.min()))  # the same table, far from zero
     x, sums = x + raised, [b + raised * (x.size // b.size) for b in sums]
     may = np.ones(x.shape, bool) if open_cells is None else open_cells
@@ -168,7 +168,7 @@ def _tried(units: Units, rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def _completed(units: Units, margins, sums, seconds: float) -> list[np.ndarray]:
-    """Return feasible choices for the units nearest to a tie, with the other units decided by price."""
+    """Return whole-number tables from integer programs that decide only the units nearest to a tie."""
     order, decided = np.argsort(np.abs(units.costs), kind="stable"), units.costs < 0
     polyhedron = margins_polyhedron(units.settled.shape, margins, sums)
     for fraction in NEIGHBOURHOODS:

@@ -45,14 +45,14 @@ JITTER = 0.01  # of reduced costs: makes restarts differ and breaks ties
 
 @dataclass(frozen=True)
 class Lines:
-    """The members of lines: `members[ptr[l]:ptr[l + 1]]` are those of line l."""
+    """The sums that a margin prescribes, each with its members: sum l has `members[ptr[l]:ptr[l + 1]]`."""
 
     members: np.ndarray  # (members x margins,) int64
     ptr: np.ndarray  # (lines + 1,)
 
     @classmethod
     def of(cls, shape: tuple[int, ...], margins: Sequence[Margin], cells: np.ndarray) -> Lines:
-        """Return the lines with members given by their cells (row-major).
+        """Return all prescribed sums, with the positions in `cells` (row-major) of their members.
 
         Examples
         --------
@@ -74,7 +74,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class PricedTable:
-    """A table at given prices, `x + P / 2`, and the least squared distance that these prices prove."""
+    """A real table `x + P / 2` at multipliers P, and the lower bound on the squared distance that these prove."""
 
     table: np.ndarray
     bound: float
@@ -83,7 +83,7 @@ class PricedTable:
 def priced(
     x: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.ndarray], open_cells: np.ndarray
 ) -> PricedTable:
-    """Return prices for the nearest whole-number table with given margins, and the bound that they prove.
+    """Return the table at the multipliers that maximise the dual, and the lower bound that they prove.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def _ascend(y, members, ptr, needs, prices, temperature):
 
 @njit(cache=True)
 def _clearing(y, mine, need, temperature):
-    """Return the shift of a line's cells at which the line reaches its sum `need`, by Newton's method."""
+    """Return the shift of the cells of one sum at which they add up to `need`, by Newton's method."""
     low, high, shift = -np.inf, np.inf, 0.0
     for _ in range(LINE_STEPS):
         excess, slope = -need, 0.0
@@ -171,7 +171,7 @@ def _staircase(y, temperature):
 
 @dataclass(frozen=True)
 class Units:
-    """The remaining choice: units with reduced costs, and how many each line still needs."""
+    """The units that are still to be placed, their reduced costs, and the number that each sum still needs."""
 
     settled: np.ndarray  # the table without them
     cells: np.ndarray  # (n,) flat
@@ -183,7 +183,7 @@ class Units:
     def near(
         cls, at: PricedTable, margins: Sequence[Margin], sums: Sequence[np.ndarray], open_cells: np.ndarray
     ) -> Units:
-        """Return the two candidate counts of every cell; cells far from a tie are fixed."""
+        """Return the choice between the two candidate counts of every cell; cells far from a tie are fixed."""
         y, may = at.table.ravel(), open_cells.ravel()
         best = np.rint(y).astype(np.int64)
         settled = np.where(may, np.maximum(best - 1, 0), best)
@@ -199,20 +199,20 @@ class Units:
         return cls(table, cells, costs, lines, np.rint(needs).astype(np.int64))
 
     def chosen(self, rng: np.random.Generator) -> np.ndarray | None:
-        """Return a near-optimal choice (n,) that satisfies every line, or None; the rng breaks ties."""
+        """Return a near-optimal choice of units (n,) that satisfies every sum, or None; the generator breaks ties."""
         costs = self.costs + JITTER * rng.standard_normal(self.costs.size)
         met = _settle(costs, self.lines.members, self.lines.ptr, self.needs)
         return costs < 0.0 if met else None
 
     def with_units(self, taken: np.ndarray) -> np.ndarray:
-        """Return the settled table with the units taken."""
+        """Return the table of fixed counts plus the chosen units."""
         counts = np.bincount(self.cells[taken], minlength=self.settled.size)
         return self.settled + counts.reshape(self.settled.shape)
 
 
 @njit(cache=True)
 def _settle(beliefs, members, ptr, needs):
-    """Pass messages until the chosen units satisfy every line; return True if they do."""
+    """Pass messages until the chosen units satisfy every sum; return True if they do."""
     messages = np.zeros(members.size)
     incoming = np.empty(np.max(ptr[1:] - ptr[:-1]))
     for _ in range(PASSES):
@@ -234,7 +234,7 @@ def _settle(beliefs, members, ptr, needs):
 
 @njit(cache=True)
 def _around(incoming, need):
-    """Return the highest of the `need` lowest values and the lowest of the others."""
+    """Return the largest of the `need` smallest values, and the smallest of the others."""
     if need <= 0:
         return -MAX_MESSAGE, -MAX_MESSAGE
     if need >= incoming.size:

@@ -65,7 +65,7 @@ def closed_work(child_ptr, low, high):
 
 
 def closed_up(child_ptr: Integers, factors: Factors, low: Integers, high: Integers) -> ClosedMessages:
-    """Send messages up a tree in level order, on nonempty windows `low..high`.
+    """Return the messages of all nodes of a tree in level order, on nonempty windows `low..high`.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def _exponents(log, top, own):
 
 @njit(cache=True)
 def _times_sum(child_ptr, low, start, masses, v, own, slope):
-    """Multiply `own` by the masses of the children's sum, and undo their tilt, up to a constant."""
+    """Multiply `own` by the masses of the sum of a node's children, and undo their tilt, up to a constant."""
     first, last = child_ptr[v], child_ptr[v + 1]
     total, bottom = masses[start[first] : start[first + 1]].copy(), low[first]
     for c in range(first + 1, last):

@@ -35,7 +35,7 @@ ROUNDED, TERM_BY_TERM = 1e-11, 1 << 30
 
 @njit(cache=True)
 def given_to_parts(tilted, v, messages, down):
-    """Return the message to node `v` from all nodes that are not below it, on its window."""
+    """Return the message that node `v` passes to its parts, which combines its own factor with all nodes outside its subtree."""
     if v >= len(tilted.low) or not tilted.informs[v]:
         return down
     masses = messages.masses[v]
@@ -49,7 +49,7 @@ def given_to_parts(tilted, v, messages, down):
 
 @njit(cache=True)
 def _sweep_down(position, end, plan, tilted, messages, down, direct):
-    """Send messages down from `position` to `end`, until a pair is too wide for direct sums; return where, and if so."""
+    """Send messages down until a pair is too wide for direct sums; return the position, and whether it was too wide."""
     for place in range(position, end, -1):
         v = plan.order[place]
         a, b = plan.left[v], plan.right[v]
@@ -158,7 +158,7 @@ Exact = tuple[Integers, Integers, Reals]
 
 
 def mixed(parts: Sequence[Exact], weights: Reals) -> Exact:
-    """Return the weighted mean of marginals, on windows that contain all of theirs; weights are `(parts,)` or `(parts, n)`.
+    """Return the weighted mean of several solutions' marginals; weights are `(parts,)` or `(parts, n)`.
 
     Examples
     --------
@@ -187,19 +187,19 @@ def _add(begin, low, out, start, offset, masses, weights):
 def mixed_above(
     offsets: Sequence[Integers], above: Sequence[Sequence[Reals]], weights: Reals, nodes: slice
 ) -> tuple[Integers, list[Reals]]:
-    """Return the weighted mean of the messages from above some nodes.
+    """Return the weighted mean of several solutions' messages from above, for some nodes.
 
     Parameters
     ----------
     offsets, above
-        Of each solution: the count at which every node's window starts, and its messages down.
+        For each solution, the count at which every node's window starts, and the messages down.
     nodes
-        Which nodes.
+        The nodes to return.
 
     Returns
     -------
     offset, above
-        Of these nodes.
+        The counts at which these nodes' windows start, and their messages.
     """
     at = range(nodes.start, nodes.stop)
     low = np.min([offset[nodes] for offset in offsets], axis=0)

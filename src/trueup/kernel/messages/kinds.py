@@ -36,7 +36,7 @@ DRIFT = 300.0
 
 @njit(cache=True)
 def divisors(k, a, b, log_odds, low, size, derived):
-    """Return the log of `Z(t) / w(t; k a)` at the counts `low, low + 1, ...` and, if `derived`, the derivatives of log Z.
+    """Return logs of the normalising factors `Z(t) / w(t; k a)` and, if `derived`, their derivatives.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def divisors(k, a, b, log_odds, low, size, derived):
     low, size
         Counts from 0 on.
     derived
-        Whether the derivatives by the logs of `q`, `a` and `b` are wanted.
+        True to compute the derivatives by the logs of `q`, `a` and `b`.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def divisors(k, a, b, log_odds, low, size, derived):
 
 @njit(cache=True)
 def _run(k, a, b, log_odds, count, out, derived):
-    """Compute the terms of counts from `count` (1 or more) on until another scale is needed; return how many."""
+    """Compute normalising terms from `count` (1 or more) on until they need another scale; return the number computed."""
     total = k * a
     step = math.log((count + total) / (count + k * b))
     length = min(out.shape[1], max(1, np.int64(DRIFT / max(step, 1e-6))))
@@ -119,7 +119,7 @@ def _log_terms(k, a, b, log_odds, count):
 
 
 def with_divisors(factors: Factors, low: Integers, high: Integers) -> Factors:
-    """Return the factors with one more table for each node with two kinds of parts.
+    """Return factors with one more table for each node whose parts are of two kinds.
 
     Nodes with equally many parts whose windows overlap share one.
     """

@@ -90,7 +90,7 @@ def cut_at(child_ptr: Integers, level_ptr: Integers, level: int, most: int) -> P
 
 
 def subtrees(child_ptr: Integers, first: int, last: int) -> tuple[Integers, Integers]:
-    """Return the nodes below the roots `first:last` in level order, with their own `child_ptr`."""
+    """Return all nodes below the roots `first:last`, in level order, and the `child_ptr` of the forest that they form."""
     levels = [np.arange(*ends) for ends in _levels(child_ptr, np.array([first, last]))]
     nodes = np.concatenate(levels)
     children = child_ptr[nodes + 1] - child_ptr[nodes]  # of a part: never of all nodes for each part
@@ -103,13 +103,13 @@ def top_of(child_ptr: Integers, cut: Partition) -> Integers:
 
 
 def take(tilted: Tilted, nodes: Integers) -> Tilted:
-    """Return the factors of some nodes, with the tables that they use."""
+    """Return the factors of some nodes, with only the tables that these nodes use."""
     factors, *fields = tilted
     return Tilted._make((take_factors(factors, nodes), *(field[nodes] for field in fields)))
 
 
 def roots_of(solved: Solved, count: int) -> Roots:
-    """Return the messages of the first `count` nodes."""
+    """Return the messages of the first `count` nodes as messages of roots."""
     messages = solved.messages
     lost = np.nan_to_num(np.minimum(messages.gone[:count], 0.0), nan=0.0, neginf=-np.inf)
     masses = [array_of(messages.masses, v) for v in range(count)]
@@ -124,7 +124,7 @@ def roots_of(solved: Solved, count: int) -> Roots:
 
 
 def mixed_roots(each: Sequence[Roots], log_weights: Reals) -> tuple[Roots, Reals]:
-    """Return the messages of `k` roots, each a mixture, and the log sums `(k,)` of the mixtures' weights.
+    """Return the messages of `k` roots, each a mixture of components, and the logs `(k,)` of the total weights.
 
     `log_weights` `(components, k)` are those of the components, with the evidence of what is below. All have the same tilts.
     """
@@ -148,7 +148,7 @@ def mixed_roots(each: Sequence[Roots], log_weights: Reals) -> tuple[Roots, Reals
 
 
 def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
-    """Return the factors of a top tree in which messages from below are the factors of its leaves."""
+    """Return the factors of a top tree, with the messages from below as the factors of its leaves."""
     k = len(roots.masses)
     own, *fields = tilted
     sizes = [len(masses) for masses in roots.masses]
@@ -173,7 +173,7 @@ def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
 
 
 def with_messages(own: Factors, offset: Integers, sizes: Integers, masses: Reals) -> Factors:
-    """Append the factors of further nodes, given as messages with their first counts `offset`."""
+    """Return the factors with those of further nodes appended, which are given as masses from the counts `offset` on."""
     k = len(offset)
     with np.errstate(divide="ignore"):
         log = np.append(own.log, np.log(masses))
@@ -191,7 +191,7 @@ def with_messages(own: Factors, offset: Integers, sizes: Integers, masses: Reals
 
 
 def with_normal(own: Factors, known: Subtrees) -> Factors:
-    """Return the factors of a top tree with approximately normal messages of its leaves, for finding tilts."""
+    """Return the factors of a top tree for finding tilts, with normal approximations as the factors of its leaves."""
     sd = np.sqrt(np.maximum(known.variance, NARROW))
     middle, reach = np.round(known.mean).astype(np.int64), np.ceil(NORMAL_SDS * sd).astype(np.int64) + 1
     low, high = np.maximum(middle - reach, known.low), np.minimum(middle + reach, known.high)
@@ -225,7 +225,7 @@ class Laid:
 
     @property
     def exact(self) -> Exact:
-        """Return the marginals of all nodes."""
+        """Return the marginals of all nodes: starts, offsets, and masses end to end."""
         return self._begin, self._offset, self._masses
 
 

@@ -77,7 +77,7 @@ SPLIT = Factors._fields[-5:]
 
 
 def no_splits(n: int) -> tuple[Reals, Reals, Reals, Reals, Integers]:
-    """Return the fields `SPLIT` of `n` nodes whose counts are not split by any law."""
+    """Return the fields `SPLIT` (parameters of splits) of `n` nodes that have no splits."""
     return np.ones(n), np.ones(n), np.ones(n), np.full(n, -np.inf), np.zeros(n, np.int64)
 
 
@@ -113,13 +113,13 @@ def coded(numbers: NDArray | Coded) -> Any:
 
 
 def held(factors: Factors, splits: Sequence[Any]) -> Factors:
-    """Return the factors of a large tree with codes instead of numbers, and the fields `SPLIT` of its nodes."""
+    """Return the factors of a large tree, with every number and every field in `SPLIT` stored as codes."""
     rows = {field: coded(getattr(factors, field)) for field in ("base", "table", "lower", "upper")}
     return factors._replace(**rows, **dict(zip(SPLIT, map(coded, splits))))
 
 
 def uncoded(factors: Factors) -> Factors:
-    """Return factors for `reach_all`, with numbers instead of codes and without the fields `SPLIT`."""
+    """Return the factors as `reach_all` needs them: codes decoded, and no parameters of splits."""
     rows = {field: np.asarray(getattr(factors, field)) for field in ("base", "table", "lower", "upper")}
     return factors._replace(**rows, **dict(zip(SPLIT, no_splits(0))))
 
@@ -235,7 +235,7 @@ def fft_convolve(a: Reals, b: Reals) -> Reals:
 
 @njit(cache=True)
 def correlate(weights, other, shift, size):
-    """Return `out[i] = sum_j weights[i + shift + j] other[j]`: a message down past a sibling."""
+    """Return `out[i] = sum_j weights[i + shift + j] other[j]`, which sums a sibling out of a message down."""
     out, x = np.zeros(size), np.zeros(size + len(other) - 1)
     first, last = max(0, -shift), min(len(x), len(weights) - shift)
     if first < last:
@@ -265,7 +265,7 @@ def _add_correlations(out, x, other):
 
 @njit(cache=True, _nrt=False)
 def _add_four(out, weights, p, q, r, s):
-    """Add four weighted rows in turn, with one load and store for each sum.
+    """Add four rows with their weights to `out`, with one load and store for each entry.
 
     Positions that count up from 0 let the compiler use wide registers; those of the rows themselves would not.
     """

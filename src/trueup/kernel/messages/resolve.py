@@ -23,7 +23,7 @@ Reals = NDArray[np.float64]
 
 
 def solve_above(solved: Solved, tilted: Tilted, first: int, parents: int, tolerance: float) -> Solved:
-    """Solve a tree with one root again, with other factors of its first nodes.
+    """Solve a tree with one root again after the factors of its first nodes have changed.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def solve_above(solved: Solved, tilted: Tilted, first: int, parents: int, tolera
     tilted
         The same tilts and windows, with the new factors.
     first, parents
-        How many nodes, in level order, have other factors: whole levels, and how many of them are above the last of these.
+        Number of nodes, in level order, with other factors (whole levels), and number of those above the last such level.
     tolerance
         Largest posterior mass that may be dropped; if more is, `dropped` comes back larger.
     """
@@ -47,16 +47,16 @@ def solve_above(solved: Solved, tilted: Tilted, first: int, parents: int, tolera
 def mixed_marginals(
     solutions: Sequence[Solved], weights: Reals, first: int, parents: int
 ) -> tuple[Exact, float]:
-    """Return the weighted mean of the marginals of solutions that differ in the factors of their first nodes.
+    """Return the weighted mean of marginals over solutions that differ in the factors of their first nodes.
 
     Also a bound on the mass that rounding on the way down has moved, as in `rounded_marginals`.
 
     Parameters
     ----------
     solutions
-        Of `solve_above`, all of one tree.
+        Results of `solve_above` for one tree.
     first, parents
-        As there.
+        The same as there.
     """
     groups: dict[int, list[int]] = {}
     for at, one in enumerate(solutions):  # of other tilts, or altered all over: each by itself
@@ -70,7 +70,7 @@ def mixed_marginals(
 def _mixed_below(
     solutions: Sequence[Solved], weights: Reals, first: int, parents: int
 ) -> tuple[Exact, float]:
-    """Mix solutions that have the same tilts and the same messages below."""
+    """Return the weighted mean of marginals over solutions with the same tilts and the same messages below."""
     if len(solutions) == 1:
         return rounded_marginals(solutions[0])
     plan, n, weights = solutions[0].plan, len(solutions[0].tilted.low), weights / weights.sum()
@@ -95,7 +95,7 @@ def _mixed_below(
 
 @njit(cache=True)
 def _given_below(tilted, messages, down, parents, first):
-    """Return the messages from all nodes that are not below them to the nodes from `parents` to `first`."""
+    """Return the messages that the nodes from `parents` to `first` pass to their parts."""
     out = List.empty_list(MASSES)
     for v in range(parents, first):
         out.append(given_to_parts(tilted, v, messages, down[v]))

@@ -90,7 +90,7 @@ def solve(
         for it, `dropped` comes back larger (1 when the windows exclude each other): deepen those of
         the nodes that `too_short` names.
     start
-        What an earlier call found for the same tree with other tables: its tilts are where this one begins.
+        Result of an earlier call for the same tree with other tables; its tilts are the starting point.
 
     Examples
     --------
@@ -118,18 +118,18 @@ def settle_tilts(
     passes: int = MOST_PASSES,
     spend: Callable[[float], None] | None = None,
 ) -> Solved:
-    """Send messages up a tree with known tilts, or up several trees that are parts of one.
+    """Send messages up one tree, or up several trees that are parts of one, and improve the tilts that are given.
 
     Parameters
     ----------
     plan, tilted
         The tree; the first `k` nodes are roots.
     tolerance
-        As `solve` has it.
+        The same as in `solve`.
     evidence_above
         (k,) log evidence of what is above each root.
     passes
-        How often messages may be passed up, with wider windows each time.
+        Largest number of passes up the tree; windows are wider each time.
     spend
         Told before each pass but the first how many multiplications it takes, at least.
     """
@@ -166,7 +166,7 @@ def hold_all(tilted: Tilted) -> bool:
 
 
 class Subtrees(NamedTuple):
-    """Windows, approximate moments and tilt limits of messages, for chosen tilts.
+    """Windows, approximate moments and tilt limits of the messages under given tilts.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class Subtrees(NamedTuple):
 
 
 def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> Tilted:
-    """Choose windows and tilts, starting from those of `start`."""
+    """Return the factors with windows and tilts, which are found from those of `start` if it is given."""
     return tilt_part(child_ptr, factors, None if start is None else tilts(child_ptr, start.slope))[0]
 
 
@@ -203,7 +203,7 @@ def tilt_part(
     given: Reals = NO_TILT,
     below: Subtrees | None = None,
 ) -> tuple[Tilted, Subtrees]:
-    """Choose windows and tilts of a tree or of a part; return them with the approximate moments of every message.
+    """Return the factors of a tree or part with windows and tilts, and the approximate moments of every message.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def tilt_part(
     given
         (k,) tilts above the first nodes, which are roots.
     below
-        What the last nodes stand for: leaves whose tables are about the messages of subtrees, and serve for tilts alone.
+        Subtrees for which the last nodes stand: leaves with tables of approximate messages, used for tilts alone.
     """
     n = len(child_ptr) - 1
     reach, sure = np.array(reach_all(factors)), np.array(certain(factors))
@@ -259,7 +259,7 @@ def _pointwise(
 
 
 def _of_parent(child_ptr: Integers, values: Reals) -> Reals:
-    """Return each node's parent's value; zeros for roots."""
+    """Return for each node the values of its parent, and zeros for roots."""
     children = np.diff(child_ptr)
     return np.concatenate([np.zeros((child_ptr[0], values.shape[1])), np.repeat(values, children, axis=0)])
 
@@ -300,7 +300,7 @@ def too_short(
 
 
 def _with_family(child_ptr: Integers, nodes: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask with parents, siblings and children added."""
+    """Return a mask of nodes to which the parents, siblings and children of all marked nodes are added."""
     children = np.diff(child_ptr)
     parent = np.concatenate([np.arange(child_ptr[0]), np.repeat(np.arange(len(children)), children)])
     out = nodes | nodes[parent]

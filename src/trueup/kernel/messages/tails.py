@@ -86,7 +86,7 @@ def _largest(values, first, last):
 
 @njit(cache=True, _nrt=False)
 def edge(factors, v, at, side):
-    """Bound a node's tables beyond the count `at`, up to `end`, by the line `base + slope |count - at|`.
+    """Return a line `base + slope |count - at|` that bounds a node's log tables beyond the count `at`, and where it ends.
 
     A negative binomial of size r < 1 is not log-concave. To the right its ratio of neighbours, `(x + r) / (x + 1)`
     times a constant, rises at most by the factor `at / (at - 1 + r)`; to the left the excesses multiply to at most
@@ -140,7 +140,7 @@ def _geometric(first, slope, steps):
 
 @njit(cache=True, _nrt=False)
 def _run(alpha, total, begin, end, level, slope):
-    """Bound the log of the sum of `exp(level + slope t)` times a split's factor over the counts from `begin` to `end`."""
+    """Return an upper bound on the log of the sum of `exp(level + slope t)` times a split's factor, over `begin..end`."""
     side = 1 if end >= begin else -1
     open_ended = abs(end) >= np.int64(1) << 59
     steps = np.inf if open_ended else abs(float(end - begin)) + 1
@@ -160,7 +160,7 @@ def _run(alpha, total, begin, end, level, slope):
 
 @njit(cache=True, _nrt=False)
 def _run_of_kinds(factors, v, begin, end, level, slope):
-    """Bound the same sum for a leaf whose factor has two terms if its parts are of two kinds."""
+    """Return the bound of `_run` for a leaf, whose factor has two terms if its parts are of two kinds."""
     mass = _run(factors.alpha[v], factors.total[v], begin, end, level, slope)
     if factors.odds[v] == -np.inf:
         return mass
@@ -176,7 +176,7 @@ def add_logs(a, b):
 
 @njit(cache=True, _nrt=False)
 def beyond(tilted, v, extra):
-    """Bound the log of the mass of a leaf's tilted factor beyond its tables, tilted by `extra` in addition."""
+    """Return an upper bound on the log mass of a leaf's tilted factor beyond its tables, under a further tilt `extra`."""
     factors, low, high = tilted.factors, tilted.low[v], tilted.high[v]
     tilt, mass = tilted.slope[v] + extra, -np.inf
     base, slope, end = edge(factors, v, high, 1)
@@ -194,7 +194,7 @@ def beyond(tilted, v, extra):
 
 @njit(cache=True, _nrt=False)
 def highest_beyond(tilted, v, extra):
-    """Bound the log of a leaf's largest tilted factor outside its window; the leaf has no tables."""
+    """Return an upper bound on a leaf's log tilted factor outside its window; the leaf has no tables."""
     factors, tilt = tilted.factors, tilted.slope[v] + extra
     found = _highest_beyond(tilted, v, factors.alpha[v], factors.total[v], tilt)
     if factors.odds[v] > -np.inf:
@@ -211,7 +211,7 @@ def _highest_beyond(tilted, v, alpha, total, tilt):
 
 @njit(cache=True, _nrt=False)
 def _highest(alpha, total, begin, end, side, tilt):
-    """Bound the log of a split's factor times `exp(tilt t)` from `begin` to `end`."""
+    """Return an upper bound on the log of a split's factor times `exp(tilt t)`, over counts `begin..end`."""
     if side * (end - begin) < 0:
         return -np.inf
     first = log_ratio(begin, alpha, total) + tilt * begin
@@ -226,7 +226,7 @@ def _highest(alpha, total, begin, end, side, tilt):
 
 @njit(cache=True, _nrt=False)
 def cut_away(tilted, v, asked, masses, offset, low, high, out):
-    """Bound the logs of the sums of `masses` outside `low..high`, times the node's tilted factor and `exp(asked count)`."""
+    """Write bounds on the log mass outside `low..high`, times a node's tilted factor, at each tilt in `asked` to `out`."""
     factors, cut = tilted.factors, 0
     alpha, total, last = factors.alpha[v], factors.total[v], offset + len(masses) - 1
     for j in range(len(asked)):
@@ -254,7 +254,7 @@ def cut_away(tilted, v, asked, masses, offset, low, high, out):
 
 @njit(cache=True, _nrt=False)
 def outside(tilted, v, extra, heights, largest, low, high):
-    """Bound the log of a sum's lost mass outside `low..high`, times its node's tilted factor and `exp(extra t)`.
+    """Return an upper bound on the log mass that truncated parts have lost outside `low..high`, times a node's tilted factor.
 
     `heights` holds, for each probe theta of its parts, the log of a bound of `sum L(t) exp(theta t)`, where L is what was
     lost: at most `exp(height - theta t)` of it lies at t. And at most `exp(largest)` times the sum of all splits.
@@ -267,7 +267,7 @@ def outside(tilted, v, extra, heights, largest, low, high):
 
 @njit(cache=True, _nrt=False)
 def _one_side(tilted, v, extra, heights, largest, at, side):
-    """Bound the lost mass beyond `at` by lines."""
+    """Return an upper bound on the lost log mass beyond the count `at`, on one side."""
     factors, probes = tilted.factors, tilted.probes[v]
     tilt, above = tilted.slope[v] + extra, tilted.above[v] + extra
     table = tilted.high[v] if side > 0 else tilted.low[v]
@@ -293,7 +293,7 @@ def _one_side(tilted, v, extra, heights, largest, at, side):
 
 @njit(cache=True, _nrt=False)
 def _under_lines(factors, v, begin, end, level, slope, heights, probes):
-    """Bound the log of a sum from `begin` to `end` under all lines `height - probe t`, times a split's factor.
+    """Return an upper bound on the log of a split's factor, summed from `begin` to `end` under all lines `height - probe t`.
 
     From where one line is lowest it is followed up to where the first of the steeper ones crosses it.
     """
@@ -341,7 +341,7 @@ def _peak(factors, v, at, end):
 
 @njit(cache=True, _nrt=False)
 def share_of(lost, whole):
-    """Return the log of the ratio of `exp(lost)` to `exp(whole)`, which is 1 if both are infinite."""
+    """Return the log of `exp(lost)` as a share of `exp(whole)`, at most 0; 0 if `lost` is infinite."""
     if lost == -np.inf:
         return lost
     return 0.0 if lost == np.inf else min(lost - whole, 0.0)
@@ -349,7 +349,7 @@ def share_of(lost, whole):
 
 @njit(cache=True)
 def vanished(log, low, theta):
-    """Bound the log of the sum of `exp(log + theta count)` over counts from `low` on that are too small for numbers."""
+    """Return an upper bound on the log tilted sum of the masses that underflow, over counts from `low` on."""
     most, many = -np.inf, 0
     for i in range(len(log)):
         if log[i] < MIN_LOG_MASS:
@@ -360,20 +360,20 @@ def vanished(log, low, theta):
 
 @njit(cache=True, _nrt=False)
 def everywhere(each, low, high, theta):
-    """Bound the log of the sum of `exp(each + theta count)` over the counts from `low` to `high`."""
+    """Return an upper bound on the log of the sum of `exp(each + theta count)` over the counts `low..high`."""
     return each + max(theta * low, theta * high) + math.log(max(high - low + 1, 1))
 
 
 @njit(cache=True)
 def landed(log, low, heights, probes):
-    """Bound the log of a sum's lost mass, times its node's factor, at every count of a window.
+    """Return upper bounds on the log mass that a node's sum of parts has lost, times its factor, at every count of a window.
 
     Parameters
     ----------
     log, low
         The log factor on the window, and where that starts.
     heights, probes
-        Of what the sum lost, as `outside` has them.
+        Bounds on the mass that the sum has lost, in the form that `outside` takes.
     """
     if heights.min() == -np.inf:
         return np.full(len(log), -np.inf)
@@ -388,7 +388,7 @@ def landed(log, low, heights, probes):
 
 @njit(cache=True)
 def landed_growth(most, low, asked):
-    """Return the log of the sum of `exp(most)` at each of the tilts `asked`."""
+    """Return logs of the sums of `exp(most + tilt count)` at each tilt in `asked`."""
     out = np.full(len(asked), -np.inf)
     top = most.max()
     if top > -np.inf:
@@ -400,14 +400,14 @@ def landed_growth(most, low, asked):
 
 @njit(cache=True)
 def largest_of(tilted, v, kept, top, most, heights, largest, low, high):
-    """Bound the log of a node's message relative to its tilted split, in the form of `Messages.largest`.
+    """Return an upper bound on a node's log message relative to its tilted split, as `Messages.largest` stores it.
 
     Parameters
     ----------
     kept, top, most
         The message at `low..high` over `exp(top)`, and the log of what of it was lost below.
     heights, largest
-        As `outside` has them.
+        Bounds on the lost mass, in the form that `outside` takes.
     """
     if largest == np.inf:
         return np.inf
@@ -426,7 +426,7 @@ def largest_of(tilted, v, kept, top, most, heights, largest, low, high):
 
 @njit(cache=True, _nrt=False)
 def _largest_beyond(tilted, v, heights, largest, at, side):
-    """Bound the same ratio beyond `at`, by the lost mass up to the end of tables and by `largest` from there on."""
+    """Return an upper bound on the log message relative to the tilted split, beyond the count `at` on one side."""
     factors = tilted.factors
     base, slope, end = edge(factors, v, at, side)
     end = min(end, tilted.ceiling[v]) if side > 0 else max(end, tilted.floor[v])
@@ -453,7 +453,7 @@ def _largest_beyond(tilted, v, heights, largest, at, side):
 
 @njit(cache=True)
 def cut_off(masses, offset, begin, end, asked, growth, gone):
-    """Add to `gone` the share of a message's mass at each tilt that lies outside its entries `begin:end`, in logs."""
+    """Add to `gone`, in logs, the share of a message's mass outside its entries `begin:end`, at each tilt in `asked`."""
     for j in range(len(asked)):
         if begin > 0:
             left = log_growth(masses[:begin], offset, asked[j])
@@ -501,7 +501,7 @@ def log_largest(masses, offset, theta):
 
 @njit(cache=True)
 def rooms(child_ptr, factors, high, ceiling, mean, variance, known):
-    """Return, for each node, the tilt up to which the bounds of its message are finite, and the far probe of its parts.
+    """Return, for each node, the tilt up to which bounds on its message are finite, and the farthest probe for its parts.
 
     Both are tilts of the whole, not on top of others. A leaf falls as its tables do where they end; a sum as its laws
     do where its window may end. Of the last leaves, which stand for subtrees, the tilt is `known`.
@@ -531,7 +531,7 @@ def rooms(child_ptr, factors, high, ceiling, mean, variance, known):
 
 @njit(cache=True)
 def probes_of(child_ptr, tau, parent, variance, floor, least, room, far, pointwise):
-    """Return tilts `(n, PROBES)`, relative to each node's own `tau`, at which to bound the sum of its parts.
+    """Return tilts `(n, PROBES)` at which to bound the sum of each node's parts, relative to the node's own `tau`.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ MAX_TILT_STEP = 4.0
 
 @njit(cache=True)
 def bounds(child_ptr, lower, upper):
-    """Return the windows that additivity leaves of `lower` and `upper`, in two passes.
+    """Return windows of counts: `lower..upper`, tightened by additivity in two passes.
 
     A window that comes out empty (low > high) shows that no counts fit.
     """
@@ -67,7 +67,7 @@ def bounds(child_ptr, lower, upper):
 
 @njit(cache=True)
 def _total(values, first, last):
-    """Sum bounds; anything past `OPEN` is open."""
+    """Return the sum of bounds, or the first bound that is open."""
     total = 0
     for c in range(first, last):
         total += values[c]
@@ -98,7 +98,7 @@ def _tighten(low, high, v, first, last):
 
 @njit(cache=True)
 def factor_moments(factors, v, low, high, slope):
-    """Return log sum, maximum, mean and variance of a node's tilted factor on `low..high`."""
+    """Return log sum, maximum, mean and variance of a node's tilted factor on the window `low..high`."""
     free = factors.ptr[v] == factors.ptr[v + 1] and factors.alpha[v] == factors.total[v]
     if free and high - low > WIDEST_TABLE:
         return uniform_moments(slope, low, high)
@@ -149,7 +149,7 @@ def certain(factors):
 
 
 class TiltState(NamedTuple):
-    """Tilts, with the moments of every node's message under them.
+    """Tilts, with the moments of every node's message under these tilts.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ def _leaves(first_node, end, child_ptr, factors, low, high, above, state):
 
 @njit(cache=True, _nrt=False)
 def _log_at(factors, v, slope, count, mean, variance):
-    """Return the log of a node's tilted factor times a normal law for the sum of its parts."""
+    """Return the log of a node's tilted factor times a normal density for the sum of its parts, at one count."""
     log = max(law_at(factors, v, count), -1e9) + slope * count
     if factors.alpha[v] != factors.total[v]:
         log += log_ratio(count, factors.alpha[v], factors.total[v])
@@ -230,7 +230,7 @@ def _rises(factors, v, slope, count, mean, variance):
 
 @njit(cache=True, _nrt=False)
 def _where_it_falls(factors, v, slope, peak, side, mean, variance, least, most, level):
-    """Return the count, on one side of the peak, at which the log falls below a level, or the window's end."""
+    """Return the count at which the log density falls below a level on one side of the peak, or the end of the window."""
     inner, move = peak, np.int64(1)
     outer = peak
     while True:
@@ -251,7 +251,7 @@ def _where_it_falls(factors, v, slope, peak, side, mean, variance, least, most, 
 
 @njit(cache=True)
 def _update_inner(first_node, end, child_ptr, factors, informs, floor, ceiling, above, state, below):
-    """Update the moments of inner nodes, from the last to the first.
+    """Update the moments of the inner nodes in a run, from the last node to the first.
 
     `below` (n, 3) holds mean and variance of the sums of parts, and the largest variance of a part.
     """
@@ -282,7 +282,7 @@ def _update_inner(first_node, end, child_ptr, factors, informs, floor, ceiling, 
 
 @njit(cache=True)
 def _moved(child_ptr, informs, least, most, given, state, below, last_step):
-    """Return tilts at which the expected parts sum to each node's known sum, to first order, and the differences.
+    """Return tilts after one Newton step towards equal expected sums, and the largest change of a sum in standard deviations.
 
     Given a change of the tilt of its parts, a sum moves by its variance times that, and so does each part. A step that
     would undo the last one, `last_step` (n,), goes half as far at most.
@@ -320,7 +320,7 @@ def _moved(child_ptr, informs, least, most, given, state, below, last_step):
 
 @njit(cache=True)
 def inherit(child_ptr, tau, given):
-    """Return, for each node, the tilt of its parent; for roots, the given one."""
+    """Return for each node the tilt of its parent, and for each root the tilt `given`."""
     parent_tau = np.zeros(len(tau))
     parent_tau[: len(given)] = given
     for v in range(len(tau)):
@@ -344,7 +344,7 @@ def tilts(child_ptr, slope):
 
 @njit(cache=True)
 def limits(child_ptr, factors, low, high, floor, ceiling):
-    """Return limits `least`, `most` (n,) on the tilt above each leaf and on each inner node's slope."""
+    """Return limits `least`, `most` (n,) on the tilt above each leaf and on the slope of each inner node."""
     least, most = np.empty(len(low)), np.empty(len(low))
     for v in range(len(low)):
         least[v], most[v] = steepest(factors, v, low[v], high[v], floor[v], ceiling[v])
@@ -380,7 +380,7 @@ def first_tilts(child_ptr, factors):
 
 
 def find_tilts(child_ptr, factors, windows, tau: Reals | None = None, given: Reals = NO_TILT) -> TiltState:
-    """Return tilts that centre sums of parts on the posterior, with the moments of all messages.
+    """Return tilts that centre the sums of parts on the posterior, and the moments of all messages.
 
     Steps of the module's note, from `tau` or from `first_tilts`, until no sum is off by `TILT_TOLERANCE_SDS` standard deviations,
     or `STALLED_STEPS` came no nearer.
@@ -415,7 +415,7 @@ def find_tilts(child_ptr, factors, windows, tau: Reals | None = None, given: Rea
 def evaluate(
     child_ptr, factors, informs, windows, pieces: Integers, above: Reals, state: TiltState, below: Reals
 ) -> None:
-    """Update the moments of a state to its tilts, from the last node to the first."""
+    """Update the moments of all messages to the tilts of a state, from the last node to the first."""
     low, high, floor, ceiling = windows
     for first, end in reversed(list(pairwise(pieces))):
         _leaves(first, end, child_ptr, factors, low, high, above, state)
@@ -423,12 +423,12 @@ def evaluate(
 
 
 def at_rest(n: int, tau: Reals) -> TiltState:
-    """Return a state with these tilts, without moments."""
+    """Return a state with given tilts, in which no moments have been computed."""
     return TiltState(tau, np.full(n, np.nan), *np.zeros((3, n)))
 
 
 def pieces_of(child_ptr, factors, low: Integers, high: Integers) -> Integers:
-    """Return the ends of runs of nodes with at most `ENTRIES_A_CALL` entries to evaluate."""
+    """Return the ends of runs of nodes; one run has at most `ENTRIES_A_CALL` entries to evaluate."""
     entries = (high - low + 1).astype(float)
     free = (factors.ptr[1:] == factors.ptr[:-1]) & (factors.alpha == factors.total)
     entries[free] = np.minimum(entries[free], WIDEST_TABLE)  # a sum in closed form beyond

@@ -132,7 +132,7 @@ class Messages(NamedTuple):
 
 @njit(cache=True)
 def scaled_factor(tilted, v, low, size):
-    """Return the tilted, scaled log factor of a node on a window."""
+    """Return the log of a node's tilted factor on a window, minus its largest value."""
     return log_factor(tilted.factors, v, low, size, tilted.slope[v]) - tilted.top[v]
 
 
@@ -245,7 +245,7 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
 
 @njit(cache=True)
 def _sweep_up(position, end, plan, tilted, tolerance, messages, direct):
-    """Process `plan.order[position:end]` until a pair is too wide for direct convolution; return where, and if so."""
+    """Send messages up until a pair is too wide for direct convolution; return the position, and whether it was too wide."""
     for place in range(position, end):
         v = plan.order[place]
         a, b = plan.left[v], plan.right[v]
@@ -277,7 +277,7 @@ def set_array(arrays, v, one):
 
 @njit(cache=True)
 def count_products(plan, masses):
-    """Return how many multiplications the direct convolutions of all pairs need."""
+    """Return the number of multiplications that direct convolutions of all pairs need."""
     count = 0.0
     for v in plan.order:
         if plan.right[v] >= 0:
@@ -306,7 +306,7 @@ def empty_messages(count):
 
 @njit(cache=True)
 def _copied(messages):
-    """Copy what may change: the list of masses, but not the masses."""
+    """Return a copy of the messages that may be changed; both share the arrays of masses."""
     masses = List.empty_list(MASSES)
     for one in messages.masses:
         masses.append(one)

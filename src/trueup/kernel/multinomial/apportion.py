@@ -43,7 +43,7 @@ _TABLE = 2**16  # values below it are counted instead of listed; fits the cache
 
 @njit(cache=True)
 def apportioned_mode(weights, trials, weight_sum):
-    """Return the multinomial mode for distinct small weights (with numbers of copies) and single large ones."""
+    """Return the multinomial mode; equal small weights are treated as one item with a number of copies."""
     cells = weights.size
     counts = np.zeros(cells, np.int64)
     if trials == 0:
@@ -62,7 +62,7 @@ def apportioned_mode(weights, trials, weight_sum):
 
 @njit(cache=True)
 def _count_large(weights):
-    """Return the bound of the table of small weights, and the number of larger ones."""
+    """Return the bound below which weights count as small, and the number of larger weights."""
     top = 0
     for i in range(weights.size):
         top = max(top, weights[i])
@@ -90,7 +90,7 @@ def _fill_items(weights, bound, values, copies):
 
 @njit(cache=True)
 def _seat_cells(weights, bound, seats, tied, left, lowest, counts):
-    """Give cells the trials of their item, and the remaining trials to tied cells from one end."""
+    """Write the counts of cells: each cell's item decides, and tied cells get the remaining trials from one end."""
     cells = weights.size
     step, i = (1, 0) if lowest else (-1, cells - 1)
     item = bound if lowest else seats.size - 1
@@ -111,7 +111,7 @@ def _seat_cells(weights, bound, seats, tied, left, lowest, counts):
 
 @njit(cache=True)
 def _apportion(values, copies, least, trials, cells, weight_sum, seats, ceiling, tied):
-    """Give each copy of item i `seats[i]` trials; return the number left for `tied` items, and from which end.
+    """Write the trials of one copy of every item to `seats`; return the trials left for tied items, and from which end.
 
     `least` are lower bounds on seats whose sum does not exceed `trials`; `ceiling` is work space.
     """
@@ -142,7 +142,7 @@ def _apportion(values, copies, least, trials, cells, weight_sum, seats, ceiling,
 
 @njit(cache=True)
 def _price_is_one(values, copies, least, trials, weight_sum):
-    """Return True if the last trial goes to a cell at the quotient N_i / N_i, which every cell has.
+    """Return True if the last trial goes to a quotient of exactly 1, which every positive cell has.
 
     So it is when `m` is at most `sum N`, by less than the number of positive cells: the usual case.
     """
@@ -157,7 +157,7 @@ def _price_is_one(values, copies, least, trials, weight_sum):
 
 @njit(cache=True)
 def _all_tied(values, copies, trials, cells, weight_sum, seats, tied):
-    """Give every positive cell one less than its weight, and the last trial to some of them."""
+    """Give every positive cell one trial less than its weight; return the trials left, and from which end they go."""
     left = trials
     for i in range(values.size):
         tied[i] = values[i] > 0
@@ -168,7 +168,7 @@ def _all_tied(values, copies, trials, cells, weight_sum, seats, tied):
 
 @njit(cache=True)
 def _bracket(values, copies, least, trials, cells, weight_sum):
-    """Return multipliers of which `low` gives at most and `high` at least the number of trials.
+    """Return a bracket `low, high` of multipliers: `low` places at most, `high` at least the number of trials.
 
     `floor(f N)` sums to between `f T - S` and `f T`, hence the first bracket. The sums use doubles,
     right for a multiplier within 1e-15 of the one asked for.
@@ -195,7 +195,7 @@ def _bracket(values, copies, least, trials, cells, weight_sum):
 
 @njit(cache=True)
 def _placed(values, copies, least, multiplier):
-    """Return the number of trials given out when every quotient of at least 1 / multiplier gets one."""
+    """Return the number of trials that are placed if every quotient of at least 1 / multiplier gets one."""
     placed = 0
     for i in range(values.size):
         placed += copies[i] * max(least[i], np.int64(multiplier * values[i]))
@@ -214,7 +214,7 @@ def _binary(multiplier):
 
 @njit(cache=True)
 def _list_quotients(copies, seats, ceiling, item, rank):
-    """List the quotients value / rank inside the bracket."""
+    """Write the item and rank of every quotient value / rank inside the bracket."""
     q = 0
     for i in range(copies.size):
         if copies[i] > 0:
@@ -225,7 +225,7 @@ def _list_quotients(copies, seats, ceiling, item, rank):
 
 @njit(cache=True)
 def _select(values, copies, item, rank, left):
-    """Order quotients around the one at which the number of copies reaches `left`, counted from the largest.
+    """Sort quotients partially, around the one at which the number of copies reaches `left`, from the largest down.
 
     Returns (first, last, left): `[:first]` are larger, `[first:last]` equal, and `left` seats
     remain for the equal ones. Three-way partition (Dijkstra), so that ties cost one pass.
@@ -285,7 +285,7 @@ def mode_tree(child_ptr, weights, least, fixed, uniform, order, counts):
 
 @njit(cache=True)
 def _work_space(starts):
-    """Return arrays for the largest group."""
+    """Return scratch arrays of the size of the largest group."""
     size = 0
     for g in range(starts.size - 1):
         size = max(size, starts[g + 1] - starts[g])

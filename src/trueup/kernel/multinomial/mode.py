@@ -37,9 +37,9 @@ def multinomial_mode(weights: ArrayLike, trials: int, *, empty: Empty = "error")
     weights
         Nonnegative integers, shape (n,), (counts).
     trials
-        What the result sums to (counts).
+        Sum of the result (counts).
     empty
-        What to do when every weight is zero and `trials` is not: `"error"`, or `"uniform"`
+        Policy if every weight is zero and `trials` is not: `"error"`, or `"uniform"`
         (all cells equally likely).
 
     Returns
@@ -94,12 +94,12 @@ def multinomial_mode_tree(
         Counts that are known exactly, -1 elsewhere, shape (n,). A parent never falls below its
         exact descendants: its mode is taken given these lower bounds.
     empty
-        As in `multinomial_mode`, for each parent.
+        The same as in `multinomial_mode`, for each parent.
     order
         (n,) the order in which ties are settled: a permutation that keeps siblings together.
         By default their own, lowest index first.
     label
-        How to name a node in an error.
+        A function that names a node in an error.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def multinomial_mode_tree(
     InfeasibleError
         Exact counts that contradict each other; a parent without weights below it.
     DataError
-        As in `multinomial_mode`.
+        The same cases as in `multinomial_mode`.
 
     Notes
     -----
@@ -149,7 +149,7 @@ def as_counts(values: ArrayLike, what: str) -> Integers:
 
 
 def as_trials(trials: int) -> int:
-    """Check the number of trials."""
+    """Return the number of trials as an integer, or raise an error."""
     return int(as_counts(np.asarray(trials), "trials"))
 
 
@@ -175,7 +175,7 @@ def _weights_when_empty(weights: Integers, empty: Empty) -> Integers:
 
 
 def refuse_contradictory_totals(node: int, label: Callable[[int], str]) -> None:
-    """Raise an error if a node's exact count contradicts those below it."""
+    """Raise an error if a node's exact count contradicts the exact counts below it."""
     if node >= 0:
         refuse_groups(INFEASIBLE, label(node))
 
@@ -210,16 +210,16 @@ def multinomial_draw_tree(
     Parameters
     ----------
     child_ptr, weights, total
-        As in `trueup.kernel.multinomial.mode.multinomial_mode_tree`.
+        The same as in `trueup.kernel.multinomial.mode.multinomial_mode_tree`.
     rng
         Source of randomness; post-processing only.
     exact
         Counts known exactly, -1 elsewhere, shape (n,). All or none of a drawn node's descendants
         on a path may be exact only where the node itself then is.
     empty
-        As in `multinomial_draw`, for each parent.
+        The same as in `multinomial_draw`, for each parent.
     label
-        How to name a node in an error.
+        A function that names a node in an error.
 
     Returns
     -------

@@ -86,7 +86,7 @@ class Total(NamedTuple):
 
 
 def released_tilts(spread: float, slowest: float) -> Reals:
-    """Return the tilts to tabulate, for a total of standard deviation `spread` and given tails of the laws."""
+    """Return the tilts to tabulate, given the total's standard deviation `spread` and the slowest decay of a law's tail."""
     largest = min(0.5 * slowest, 8.0 / spread)
     return np.linspace(-largest, largest, 2 * _TILTS + 1)
 
@@ -141,7 +141,7 @@ def tabulate(
 
 
 def _tilted_tail(pmf: Reals, tilt: float) -> Reals:
-    """Return the sum over n <= 0 of `e^{tilt n} p(N - n)`, for N = 0..w."""
+    """Return, for each true count N = 0..w, the tilted mass of all noisy counts n <= 0."""
     out, running = np.empty_like(pmf), 0.0
     for count in range(pmf.size - 1, -1, -1):
         running = pmf[count] + np.exp(-tilt) * running
@@ -151,7 +151,7 @@ def _tilted_tail(pmf: Reals, tilt: float) -> Reals:
 
 @njit(cache=True)
 def _sums(tilt, near, zero, small, prior, size):
-    """Sum tilted masses times the prior over true counts N >= 0, for noisy counts 0..size - 1."""
+    """Return tilted masses of noisy counts 0..size - 1, summed over true counts N >= 0 with the prior as weights."""
     tilts, kinds, width = zero.shape
     width -= 1
     out = np.zeros((tilts, kinds, size))
@@ -231,7 +231,7 @@ def tabulate_redrawn(
     Parameters
     ----------
     pmfs, kind, tilt, prior, largest
-        As in `trueup.kernel.released.tabulate`.
+        The same as in `trueup.kernel.released.tabulate`.
     lean
         (tilts,) tilt on the difference of true and noisy counts that goes with each tilt on noisy ones.
     """
@@ -274,7 +274,7 @@ def redrawn_total(
 
 @njit(cache=True)
 def _middle(noise, prior, size, lean):
-    """Return the sum over true counts N >= 0 of `p(n - N) e^{lean (N - n)}` times the prior, n = -w, ..., size - 1 - w."""
+    """Return `(kinds, size)` tilted masses of noisy counts from -w on, summed over true counts with the prior as weights."""
     kinds, width = noise.shape[0], noise.shape[1] // 2
     out = np.zeros((kinds, size))
     for g in range(kinds):

@@ -62,7 +62,7 @@ def gibbs(
 
 
 def least_bound(k: Integers, tables: Tables, total: Total) -> float:
-    """Return the smallest log bound on the mass at a typical u, over all tilts."""
+    """Return the smallest upper bound, over all tilts, on the log mass at a typical value of the auxiliary u."""
     u = k.sum() / np.maximum(k, 1).sum()
     t = _least_tilt(k, tables, total.ceiling, u, tables.tilt.size // 2)
     return float(_log_bound(k, tables, u, t) + total.ceiling[t])
@@ -70,7 +70,7 @@ def least_bound(k: Integers, tables: Tables, total: Total) -> float:
 
 @njit(cache=True)
 def _gibbs(k, tables, total, scale, burn, uniform, rng, out):
-    """Alternate u and (a, N); return False if proposals die."""
+    """Draw the auxiliary u and all counts in turn (Gibbs sampling); return False if no proposal is accepted in many tries."""
     m, weight = k.sum(), 0.0
     for r in range(k.size):
         weight += max(k[r], 1)
@@ -120,7 +120,7 @@ def _log_weight(k, a, u, tilt):
 
 @njit(cache=True)
 def _least_tilt(k, tables, ceiling, u, t):
-    """Find the tilt with the smallest bound on the mass given u."""
+    """Return the index of the tilt with the smallest bound on the mass given the auxiliary u."""
     while tables.tilt[t] > 0.7 * u:
         t -= 1
     best = _log_bound(k, tables, u, t) + ceiling[t]
@@ -135,7 +135,7 @@ def _least_tilt(k, tables, ceiling, u, t):
 
 @njit(cache=True)
 def _log_bound(k, tables, u, t):
-    """Return the log of the tilted mass given u."""
+    """Return the log of the tilted mass of all parts' noisy counts given the auxiliary u."""
     out, tilt = 0.0, tables.tilt[t]
     for r in range(k.size):
         low, high = draw_window(k[r], u - tilt)
@@ -148,7 +148,7 @@ def _log_bound(k, tables, u, t):
 
 @njit(cache=True)
 def _even_share(k, tables, u, t, rate):
-    """Return the tilted probability that all noisy counts are zero, given u."""
+    """Return the tilted probability that all noisy counts are zero, given the auxiliary u."""
     m = k.sum()
     log = m * math.log(rate / k.size) - rate * u - tables.tilt[t] * m
     for r in range(k.size):
@@ -161,7 +161,7 @@ def _even_share(k, tables, u, t, rate):
 
 @njit(cache=True)
 def _windows(k, tables, t, u):
-    """Return cumulative masses of each part's noisy counts given u, in one array."""
+    """Return starts of the parts, and cumulative masses of each part's noisy counts given the auxiliary u."""
     tilt = tables.tilt[t]
     starts = np.zeros(k.size + 1, np.int64)
     for r in range(k.size):
@@ -179,7 +179,7 @@ def _windows(k, tables, t, u):
 
 @njit(cache=True)
 def _draw_noisy(k, tables, t, u, starts, running, rng, noisy):
-    """Draw noisy counts given u."""
+    """Draw every part's noisy count from its cumulative masses given the auxiliary u."""
     for r in range(k.size):
         mine = running[starts[r] : starts[r + 1]]
         low, _ = draw_window(k[r], u - tables.tilt[t])
@@ -206,7 +206,7 @@ def draw_true(tables, t, noisy, rng, true, with_noisy):
 
 @njit(cache=True)
 def _draw_part(tables, t, kind, a, rng):
-    """Draw a true count given a noisy one."""
+    """Draw the true count of one part given the noisy count."""
     width = tables.zero.shape[2] - 1
     left = rng.random() * noisy_mass(tables, t, kind, a)
     best = 0
@@ -259,7 +259,7 @@ def _draw_below_zero(tables, t, kind, true, rng):
 
 @njit(cache=True)
 def _draw_between(tables, t, kind, a, rng):
-    """Draw the noisy count given its posterior draw `a`."""
+    """Draw a noisy count given the weight `a` that was drawn from the posterior of the true count."""
     width, last = tables.noise.shape[1] // 2, tables.middle.shape[2] - 1
     left, best = rng.random() * noisy_mass(tables, t, kind, a), 0
     for j in range(-width, width + 1):
@@ -274,7 +274,7 @@ def _draw_between(tables, t, kind, a, rng):
 
 @njit(cache=True)
 def _draw_behind(tables, t, kind, n, rng):
-    """Draw the true count given a noisy one under the tilt `lean`."""
+    """Draw a true count from its tilted law given the noisy count."""
     width = tables.noise.shape[1] // 2
     share = np.empty(2 * width + 1)
     for j in range(-width, width + 1):

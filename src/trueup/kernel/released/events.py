@@ -24,7 +24,7 @@ _DROP = 40.0  # events this far (log mass) below the largest are left out, and c
 
 
 class Events(NamedTuple):
-    """Events: the last part to enter, its noisy count, order of ties (2: random), tilt index, bound on the log mass."""
+    """Events that lead to a released mode: the last part to enter, its noisy count, order of ties, tilt index, log mass."""
 
     part: Integers
     count: Integers
@@ -42,7 +42,7 @@ def log_choose(n, r):
 
 @njit(cache=True, inline="always")
 def interval(k, part, count, order, r):
-    """Return the noisy counts of part r in an event: `k_r <= c a <= k_r + 1` with c = k[part] / count."""
+    """Return the smallest and largest noisy count of part r in an event: `k_r <= c a <= k_r + 1`, `c = k[part] / count`."""
     p = k[part]
     if r == part:
         return count, count
@@ -66,7 +66,7 @@ def log_sum(tables, t, kind, k, low, high):
 
 @njit(cache=True)
 def entering(k, least, most):
-    """Return the weights first..last at which each part may be the last to enter, if all weights are least..most."""
+    """Return, for each part, the first and last weight with which it may enter last, if all weights are in `least..most`."""
     lowest, highest = 0.0, np.inf
     for r in range(k.size):
         lowest = max(lowest, k[r] / max(most[r], 1))
@@ -82,7 +82,7 @@ def entering(k, least, most):
 
 @njit(cache=True)
 def enter_events(k, least, most):
-    """Return the events with all weights in least..most: first and last weight of each part, and who enters last.
+    """Return all events with weights in `least..most`: first and last weight of each part, and the part that enters last.
 
     Events are `(events, parts)`, in either order of ties in turn; count and weight of the part that enters are `(events, 2)`.
     """
@@ -102,7 +102,7 @@ def enter_events(k, least, most):
 
 @njit(cache=True)
 def _log_event(k, tables, part, count, order, t):
-    """Return the log of B, the tilted mass of an event."""
+    """Return the log of the tilted mass of an event."""
     out = 0.0
     for r in range(k.size):
         low, high = interval(k, part, count, order, r)
@@ -116,7 +116,7 @@ def _log_event(k, tables, part, count, order, t):
 
 @njit(cache=True)
 def _log_relaxed(k, tables, c, t):
-    """Return an upper bound on the log mass of events at multiplier c, from slightly wider intervals."""
+    """Return an upper bound on the log tilted mass of all events with multiplier c, from slightly wider intervals."""
     out = 0.0
     for r in range(k.size):
         out += log_sum(tables, t, tables.kind[r], k[r], int(k[r] / c), int((k[r] + 1) / c) + 1)
@@ -125,7 +125,7 @@ def _log_relaxed(k, tables, c, t):
 
 @njit(cache=True)
 def _least_tilt(k, tables, ceiling, part, count, order, t):
-    """Find the tilt with the smallest bound, which is convex in the tilt, starting from t."""
+    """Return the tilt with the smallest bound on the mass of an event, and the bound; the search starts at tilt t."""
     best = _log_event(k, tables, part, count, order, t) + ceiling[t]
     if best == -np.inf:
         return t, best
@@ -152,7 +152,7 @@ def _event_bounds(k, tables, ceiling, part, count, order):
 
 @njit(cache=True)
 def _scan(k, tables, ceiling, multipliers):
-    """Return approximate bounds, minimised over the tilt, on a grid of multipliers."""
+    """Return approximate bounds on the log mass on a grid of multipliers, each minimised over the tilt."""
     out = np.empty(multipliers.size)
     t = tables.tilt.size // 2
     for i in range(multipliers.size):
@@ -189,13 +189,13 @@ def find_events(
     k
         (n,) released counts, positive sum.
     tables, total
-        What is known of parts and total.
+        Tilted masses of the parts, and the likelihood of the total.
     reach
-        How far the noisy counts' sum can be from the released total (counts).
+        Largest distance of the noisy counts' sum from the released total (counts).
     uniform
-        Whether noisy counts that are all zero were split evenly (else nothing was released).
+        True if the total was split evenly over noisy counts that are all zero (else nothing was released).
     shuffled
-        Whether a random order of the parts settled ties (else their own).
+        True if ties were resolved by a random order of the parts (else by their own order).
 
     Raises
     ------
@@ -242,7 +242,7 @@ def _impossible() -> InfeasibleError:
 
 
 def _left_out(log_mass: Reals, cut: tuple[bool, bool], top: float) -> float:
-    """Estimate the share of the events beyond both ends from the events nearest to the ends.
+    """Return an estimate of the share of events beyond both ends, from the events nearest to the ends.
 
     Bounds fall off at either end at least as fast as they do over the last twentieth.
     """
@@ -274,7 +274,7 @@ def _near_events(
 
 
 def _core(k: Integers, tables: Tables, ceiling: Reals, part: Integers, count: Integers, order: int) -> slice:
-    """Narrow the range of events, by the bounds on a few hundred of them."""
+    """Return the slice of events with relevant mass, from the bounds of a few hundred of them."""
     some = np.unique(np.linspace(0, part.size - 1, 400).astype(np.int64))
     _, bound = _event_bounds(k, tables, ceiling, part[some], count[some], np.full_like(some, order))
     near = np.flatnonzero(bound > bound.max() - _DROP)

@@ -80,7 +80,7 @@ def draw_near_mode(
 
 @njit(cache=True)
 def _draw(k, tables, total, events, running, rng, out, done, tries):
-    """Make `tries` proposals; return how many were accepted, and how many were made."""
+    """Make up to `tries` proposals; return the number of draws accepted so far, and the number of proposals made."""
     part, count, order, tilt = events
     noisy = np.empty(k.size, np.int64)
     m = k.sum()
@@ -104,7 +104,7 @@ def _draw(k, tables, total, events, running, rng, out, done, tries):
 
 @njit(cache=True)
 def _draw_noisy(k, tables, part, count, order, t, rng, noisy):
-    """Draw noisy counts given the event."""
+    """Draw all noisy counts given the event that led to the released mode."""
     for r in range(k.size):
         if part < 0:
             noisy[r] = 0
@@ -136,7 +136,7 @@ def _draw_between(tables, t, kind, low, high, rng):
 
 @njit(cache=True)
 def share_of_order(noisy, k, order):
-    """Return the probability of releasing k given these noisy counts, if this is the order that counts; else 0."""
+    """Return the probability of releasing k given these noisy counts if this order of ties applies, and 0 otherwise."""
     enter, leave = -1, -1
     total = trials = 0
     for r in range(k.size):
@@ -156,7 +156,7 @@ def share_of_order(noisy, k, order):
 
 @njit(cache=True)
 def _share_of_ties(noisy, k, enter):
-    """Return the probability that ties are resolved so that exactly the entered parts enter."""
+    """Return the probability that exactly the parts enter that did, if ties are resolved at random."""
     inside = tied = 0
     for r in range(k.size):
         entered = k[r] > 0 and products_equal(k[r], noisy[enter], k[enter], noisy[r])
@@ -211,7 +211,7 @@ def posterior_two(
     released
         `(noisy, noisy)` probability of what was released.
     total
-        What the released total says of the true one.
+        Likelihood of the true total given the released one.
     trials
         The released total m (counts).
 
@@ -237,12 +237,12 @@ def posterior_two(
 
 
 def _between(given: tuple[Reals, Reals], released: Reals) -> Reals:
-    """Sum the table of releases over both noisy counts."""
+    """Return the likelihood of pairs of true counts: the table of releases, summed over both noisy counts."""
     return small_product(small_product(given[0], released), np.ascontiguousarray(given[1].T))
 
 
 def small_product(a: Reals, b: Reals) -> Reals:
-    """Multiply small matrices, a few rows at a time.
+    """Return the product of two small matrices, computed a few rows at a time.
 
     BLAS wakes its threads for more than about 2^18 multiplications; where cores are busy, waiting
     for them takes a hundred times as long as a small product.
@@ -260,7 +260,7 @@ def given_true(true: Integers, noisy: Integers, pmf: Reals) -> Reals:
 
 
 def _likelihood_rows(excess: Integers, radius: int) -> Integers:
-    """Return the row of the likelihood for each n* - m, or -1 if m cannot have been released."""
+    """Return the row of the likelihood that applies to each n* - m, or -1 if m cannot have been released."""
     inside = np.where(np.abs(excess) > radius, -1, 0)
     if radius == 0:
         return np.where(excess == 0, 3, -1)

@@ -111,7 +111,7 @@ def factors_of(weights, k, nodes, low, high, rate):
 
 @njit(cache=True)
 def _add_masses(weights, kind, a, worth, base, masses):
-    """Add `worth` times the masses of a weight given true counts from `base` on."""
+    """Add `worth` times the masses of the weight `a` given each true count from `base` on to `masses`."""
     if a < weights.edge.shape[1]:
         for n in range(base, min(base + masses.size, weights.edge.shape[2])):
             masses[n - base] += worth * weights.edge[kind, a, n]
@@ -130,7 +130,7 @@ def windows_of(k, nodes, rate, low, high):
 
 @njit(cache=True)
 def draw_weights(weights, splits, release, k, true, noisy, rate, low, high, rng):
-    """Draw the weights of every split (for a mode), or its u (for a draw), given true counts.
+    """Draw, given true counts, the weights of every split that released a mode, and the rate of every one that released a draw.
 
     Behind a mode `low = high` hold the weights; behind a draw `rate` holds u at the members of each split, and
     `low = high = 0` where all its weights were zero. `noisy` takes the weights either way. False if none lead
@@ -152,7 +152,7 @@ def draw_weights(weights, splits, release, k, true, noisy, rate, low, high, rng)
 
 @njit(cache=True)
 def _draw_rate(weights, nodes, even, k, true, noisy, rate, low, high, rng):
-    """Draw a given N and u (or that all are zero), then u given a."""
+    """Draw the weights of a split given true counts and its rate (or all weights 0), then the rate given the weights."""
     trials, least, sum_a, log_odds = 0, 0, 0, 0.0
     for v in nodes:
         trials += k[v]
@@ -187,7 +187,7 @@ def _draw_rate(weights, nodes, even, k, true, noisy, rate, low, high, rng):
 
 @njit(cache=True)
 def _draw_mode(weights, nodes, even, release, k, true, noisy, rng):
-    """Draw weights with mode k, given the true counts; return False if there are none."""
+    """Draw weights of a split with mode k, given the true counts; return False if no weights are possible."""
     counts, given, kind = k[nodes], true[nodes], weights.kind[nodes]
     part, count, order, log_mass = _events(weights, kind, counts, given, release)
     log_even = -np.inf
@@ -217,7 +217,7 @@ def _draw_mode(weights, nodes, even, release, k, true, noisy, rng):
 
 @njit(cache=True)
 def _events(weights, kind, k, true, release):
-    """List the events that are possible given the true counts: part, its weight, order of ties, log mass."""
+    """Return the events that the true counts allow: the part that enters last, its weight, order of ties, log mass."""
     width = weights.far.shape[1] // 2
     first, last = entering(k, true - width, true + width)
     orders = 1 if release == SHUFFLED else 2
@@ -235,7 +235,7 @@ def _events(weights, kind, k, true, release):
 
 @njit(cache=True)
 def _log_event(weights, kind, k, true, part, count, order):
-    """Return the log of the product of the masses of an event's intervals."""
+    """Return the log of an event's mass given the true counts."""
     out = 0.0
     for r in range(k.size):
         low, high = interval(k, part, count, order, r)
@@ -247,7 +247,7 @@ def _log_event(weights, kind, k, true, part, count, order):
 
 @njit(cache=True)
 def _log_between(weights, kind, n, low, high):
-    """Return the log of the mass of weights low..high given the true count."""
+    """Return the log probability of the weights low..high given the true count."""
     width, total = weights.far.shape[1] // 2, 0.0
     for a in range(low if low == 0 else max(low, n - width), min(high, n + width) + 1):
         total += mass(weights, kind, a, n)

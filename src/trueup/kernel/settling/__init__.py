@@ -48,7 +48,7 @@ MAX_RELATIVE_TOTAL = (
 
 @njit(cache=True)
 def grid(most):
-    """Return grid points of counts, and how many counts each represents."""
+    """Return grid points of counts, and the number of counts that each point represents."""
     size = UNIT
     x = float(UNIT)
     while x < most:
@@ -78,7 +78,7 @@ def log_prior(counts, weights, a):
 
 @njit(cache=True)
 def _modes(a, z, v, price):
-    """Return an interval of counts that contains the modes of a law.
+    """Return an interval of counts that contains all modes of a child's law.
 
     Where its slope `log((T + a) / (T + 1)) + price - (T - z) / v` is zero: the logarithm is between those of a and of 1, and
     if a is above 1 it falls, so that there is one mode.
@@ -100,7 +100,7 @@ def _modes(a, z, v, price):
 
 @njit(cache=True)
 def _child_law(counts, weights, prior, a, z, v, price, low, high, u):
-    """Return mean, variance, third cumulant and log sum of a child's law, and its draw at quantile u (none if negative)."""
+    """Return mean, variance, third cumulant and log sum of a child's law, and its draw at quantile u (none if u < 0)."""
     if low >= high:
         return low, 0.0, 0.0, 0.0, low
     s = math.sqrt(v)
@@ -170,7 +170,7 @@ def _normal_quantile(u):
 
 @njit(cache=True)
 def _log_density_at_mean(variance, third):
-    """Return the log density at the mean of a gamma law with this variance and third cumulant, mirrored if negative."""
+    """Return the log density at its mean of a gamma law with given variance and third cumulant (mirrored if negative)."""
     k = 4.0 * variance**3 / (third * third) if third != 0.0 else math.inf
     if k > 1e4:
         return -0.5 * math.log(variance)
@@ -185,7 +185,7 @@ def _log_density_at_mean(variance, third):
 
 @njit(cache=True)
 def _normal_evidence(x, z, v, a):
-    """Return the log evidence of a under a normal law with the split's mean and covariance, up to a constant."""
+    """Return the log evidence of the concentration `a`, up to a constant, if the children of one parent were normal."""
     children = z.size
     factor = x / children * (x + children * a) / (1.0 + children * a)
     logs, squares, inverse, gap = 0.0, 0.0, 0.0, 0.0
@@ -200,7 +200,7 @@ def _normal_evidence(x, z, v, a):
 
 
 class Children(NamedTuple):
-    """First child of each parent `(parents + 1,)`, and the children's estimates, variances and bounds `(children,)`."""
+    """The children of all parents: each parent's first child `(parents + 1,)`, and estimates, variances, bounds `(children,)`."""
 
     first: np.ndarray
     z: np.ndarray
@@ -210,7 +210,7 @@ class Children(NamedTuple):
 
 
 class GridPrior(NamedTuple):
-    """Grid points of counts, how many counts each represents, and their log prior masses given a concentration."""
+    """Grid points of counts, the number of counts that each represents, and log prior masses given a concentration."""
 
     counts: np.ndarray
     weights: np.ndarray
@@ -238,7 +238,7 @@ def write_laws(children_of, totals, a, points, prices, steps, u, beyond, laws):
     u
         `(children,)` uniform numbers by which draws are made; empty for none.
     beyond
-        How many times its parent's total a count may be.
+        Largest ratio of a count to its parent's total.
     """
     first, z, v, low, high = children_of
     counts, weights, prior = points
@@ -303,7 +303,7 @@ def write_laws(children_of, totals, a, points, prices, steps, u, beyond, laws):
 
 @njit(cache=True)
 def evidence(children_of, totals, a, counts, weights, prices):
-    """Return the log evidence of a over all parents; see `write_laws`."""
+    """Return the log evidence of the concentration `a`, summed over all parents; see `write_laws`."""
     first, z, v, low, high = children_of
     none, means, spreads, draws = np.empty(0), np.empty(z.size), np.empty(z.size), np.empty(z.size)
     total, prior = 0.0, log_prior(counts, weights, a)

@@ -48,7 +48,7 @@ SLACK = 1e-3  # variance (counts squared) that a cell at its posterior mean has 
 def settling_sequence(
     marginals: Sequence[Marginal], detailed: Marginal, exact: Sequence[Marginal] = ()
 ) -> list[Marginal]:
-    """Return nested marginals in the order of settling, from the coarsest to the detailed table.
+    """Return nested marginals from the coarsest to the detailed table, in the order in which their tables are made.
 
     A marginal that is not nested with those already chosen is left out: its answers follow from the others'.
 
@@ -71,7 +71,7 @@ def settling_sequence(
 
 @dataclass(frozen=True)
 class SettledTables:
-    """Settled histograms (nodes, n) per level, with figures on how they were settled.
+    """Histograms (nodes, n) by level that are nonnegative and whole, with figures on how they were made so.
 
     `residual` is the largest optimality residual of a projection (counts); `misplaced` the units for which rounding
     found no place (0: every sum is exact); `relaxed` the parents whose coarse marginals could not be settled first;
@@ -87,13 +87,13 @@ class SettledTables:
 
 @dataclass(frozen=True)
 class Settling:
-    """Options of settling tables.
+    """Options for making tables nonnegative and whole.
 
     Attributes
     ----------
     nonnegative : keep counts from falling below zero
     integer : also round, every stage of the chain within its sums
-    tolerance : of the projections, counts
+    tolerance : tolerance of the projections (counts)
     posterior : below the root, settle at the posterior means of `kernel.settling.posterior_mean`, if no count is below
         zero; parents for which that fails as without it
     first : marginals of a root that has no fixed tables, nested or not, which are settled before its cells
@@ -124,7 +124,7 @@ def settle(
     bounds: tuple[Sequence[Lower], Sequence[Lower]] = ((), ()),
     fixed: tuple[Marginal, Sequence[np.ndarray]] | None = None,
 ) -> SettledTables:
-    """Settle the tables of every level given those of the level above.
+    """Make the tables of every level nonnegative and whole, given those of the level above.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def settle(
 
 
 def finer_than(fixed: Marginal, chain: Sequence[Marginal]) -> list[Marginal]:
-    """Return the marginals of a chain that are finer than one with known tables."""
+    """Return the marginals of a chain that are finer than a marginal with known tables."""
     return [m for m in chain if refines(m, fixed) and not refines(fixed, m)]
 
 
@@ -231,19 +231,19 @@ class _Result:
 
     @classmethod
     def given(cls, x: np.ndarray) -> _Result:
-        """Return tables that were settled elsewhere in the form of a result."""
+        """Return a result that consists of known tables."""
         return cls(x, np.zeros(1), np.zeros(1, np.int64), 0)
 
     @classmethod
     def joined(cls, parts: Sequence[_Result]) -> _Result:
-        """Join pieces of a level, one after the other."""
+        """Return the results of consecutive pieces of a level as one result."""
         x, residual, misplaced = (
             np.concatenate([getattr(p, name) for p in parts]) for name in ("x", "residual", "misplaced")
         )
         return cls(x, residual, misplaced, max(p.iterations for p in parts), sum(p.relaxed for p in parts))
 
     def at(self, rows: np.ndarray, size: int) -> _Result:
-        """Return the result with its tables at some of many rows, and zeros elsewhere."""
+        """Return the result with its tables as some of `size` rows, and zeros in all other rows."""
         if rows.size == size:
             return self
         x = np.zeros((size, self.x.shape[1]), self.x.dtype)
@@ -258,7 +258,7 @@ def _with_fallback(
     how: Settling,
     zeros: np.ndarray | None,
 ) -> _Result:
-    """Settle tables at posterior means if requested, and at other parents along the chain of marginals."""
+    """Return tables from posterior means if requested, or else along the chain; failed parents are tried along other chains."""
     known = not any(v.any() for v in stage.metric.variances)  # then nothing is left to infer
     if how.posterior and how.nonnegative and stage.parents is not None and not known:
         result = stage.settle_at_means(chain if how.integer else short, how, zeros)
@@ -270,7 +270,7 @@ def _with_fallback(
 def _again(
     stage: _Level, result: _Result, how: Settling, zeros: np.ndarray | None, *chains: Sequence[Marginal]
 ) -> _Result:
-    """Settle the parents whose result failed again, along other chains in turn."""
+    """Make the tables of failed parents again, along other chains of marginals in turn."""
     failed = ~(result.residual <= tolerance_for(stage.target, how.tolerance)) | (result.misplaced > 0)
     if not failed.any() or not chains:
         return result
@@ -285,7 +285,7 @@ def _again(
 
 @dataclass(frozen=True)
 class _Level:
-    """One level below settled parents: the tables to settle, and their metric."""
+    """One level below parents with known tables: the tables to be made, and their metric."""
 
     metric: Metric
     estimates: np.ndarray  # (nodes, n)
@@ -314,7 +314,7 @@ class _Level:
         return cls(metric, estimates, parents, keys, lower, upper, fixed)
 
     def pieces(self) -> Iterator[tuple[np.ndarray, slice]]:
-        """Yield runs of parents with few cells of children in all, with their rows."""
+        """Yield runs of parents whose children have few cells in all, with the rows of these children."""
         last = np.append(self.metric.first, self.metric.rows)
         cells = last * self.estimates.shape[1]
         start = 0
@@ -324,7 +324,7 @@ class _Level:
             start = stop
 
     def of_parents(self, keep: np.ndarray) -> tuple[_Level, np.ndarray]:
-        """Return the level for some of its parents, and their rows."""
+        """Return the level for some of its parents, and the rows of their children."""
         metric, rows = self.metric.of_parents(keep)
         parents = None if self.parents is None else self.parents[keep]
         keys = None if self.keys is None else self.keys[rows]
@@ -343,11 +343,11 @@ class _Level:
 
     @cached_property
     def target(self) -> np.ndarray:
-        """Return least squares (nodes, n) given the settled parents."""
+        """Return least-squares tables (nodes, n) given the parents' tables."""
         return self.estimates if self.parents is None else self.metric.tie(self.estimates, self.parents)
 
     def settle(self, chain: Sequence[Marginal], how: Settling, zeros: np.ndarray | None) -> _Result:
-        """Fit or draw the marginals of a sequence, each given those before it."""
+        """Fit or draw the tables of nested marginals, each given those before it."""
         parents = np.zeros(self.metric.counts.size, np.int64)
         worst, misplaced, iterations = np.zeros(parents.size), parents, 0
         coarse, x = self.fixed, np.zeros(0)
@@ -374,7 +374,7 @@ class _Level:
         return _Result(x, self._within(chain[-1], x, worst), misplaced, iterations)
 
     def settle_at_means(self, chain: Sequence[Marginal], how: Settling, zeros: np.ndarray | None) -> _Result:
-        """Settle tables from posterior means, stage by stage, and round them."""
+        """Return whole tables that are made from posterior means, marginal by marginal."""
         assert self.parents is not None
         metric, target = self._given()
         means, variances, found, spreads = posterior_means(metric, target, self.parents)
@@ -437,7 +437,7 @@ class _Level:
         spreads: np.ndarray,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        """Return draws of the cells with their variances, and the same for the totals."""
+        """Return draws of the cells and of the tables' totals, each with variances."""
         draws = drawn_cells(means, variances, rng)
         totals = drawn_cells(means.sum(axis=1), spreads, rng)
         if (failed := np.isnan(found[:, 0])).any():
@@ -448,7 +448,7 @@ class _Level:
         return draws, variances, (totals[:, None], spreads[:, None] + SLACK)
 
     def _given(self) -> tuple[Metric, np.ndarray]:
-        """Return the metric and the target given what is already settled."""
+        """Return the metric and the least-squares tables, given the parents' tables and any marginal with known tables."""
         if self.fixed is None or self.parents is None:
             return self.metric, self.target
         domain = self.metric.domain
@@ -457,7 +457,7 @@ class _Level:
         return metric, metric.tie(tables, self.parents)
 
     def _stage(self, marginal: Marginal, coarse: Coarse | None, zeros: np.ndarray | None) -> SettlingStage:
-        """Return the marginal's tables and metric, given the coarser marginal and the parents."""
+        """Return the tables and the metric of one marginal, given the coarser marginal and the parents' tables."""
         domain = self.metric.domain.coarsened(marginal)
         variances = tuple(self.metric.of_marginal(marginal, c) for c in domain.components)
         groups = cell_groups(marginal)

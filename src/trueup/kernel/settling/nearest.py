@@ -72,13 +72,13 @@ class Metric:
         return np.max([np.broadcast_to(t, self.rows) for t in tops], axis=0)
 
     def of_marginal(self, marginal: Marginal, component: Component) -> np.ndarray:
-        """Return the covariance of a component of a marginal's table, `M V M'` on the same contrasts."""
+        """Return the covariance `M V M'` of one component of a marginal's tables."""
         fine = next(i for i, c in enumerate(self.domain.components) if c.contrast == component.contrast)
         matrix = self.domain.matrix(marginal, self.domain.components[fine])
         return matrix @ self.variances[fine] @ matrix.T
 
     def knows(self, marginal: Marginal) -> bool:
-        """Return True if a marginal's tables have no variance."""
+        """Return True if a marginal's tables have practically no variance."""
         components = self.domain.coarsened(marginal).components
         largest = max(float(np.abs(v).max(initial=0.0)) for v in self.variances)
         own = max(float(np.abs(self.of_marginal(marginal, c)).max(initial=0.0)) for c in components)
@@ -92,7 +92,7 @@ class Metric:
         return np.array([(c.start, c.dense, c.columns, a) for c, a in zip(parts, at, strict=True)])
 
     def tie(self, tables: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Move tables so that the children of every parent sum to `sums`, at the smallest distance."""
+        """Return the tables nearest to given ones at which the children of every parent sum to `sums`."""
         gap = self.domain.forward(sums - self.sums(tables))
         moved = np.empty_like(tables)
         for component, v, inverse in zip(self.domain.components, self.variances, self.inverse, strict=True):
@@ -101,14 +101,14 @@ class Metric:
         return tables + self.domain.backward(moved)
 
     def of_parents(self, keep: np.ndarray) -> tuple[Metric, np.ndarray]:
-        """Return the metric for some of the parents, and their rows."""
+        """Return the metric for some of the parents, and the rows of their children."""
         counts = self.counts[keep]
         first = np.cumsum(counts) - counts
         rows = np.repeat(self.first[keep] - first, counts) + np.arange(counts.sum())
         return self._of(rows, first), rows
 
     def of_rows(self, keep: np.ndarray) -> tuple[Metric, np.ndarray]:
-        """Return the metric for some of the rows, and the parents that still have any."""
+        """Return the metric for some of the rows, and the parents of these rows."""
         owner = np.repeat(np.arange(self.first.size), self.counts)[keep]
         parents, first = np.unique(owner, return_index=True)
         return self._of(keep, first), parents
@@ -131,7 +131,7 @@ def tolerance_for(tables: np.ndarray, tolerance: float = TOLERANCE) -> float:
 
 @njit(cache=True)
 def _weigh(w, v, components, place, result):
-    """Multiply one histogram's coefficients by their covariances (flat, D x D each), in place."""
+    """Write one histogram's coefficients times their covariances (flat, D x D each) to `result`."""
     for c in range(components.shape[0]):
         start, dense, columns, at = components[c]
         if dense == 1:
@@ -148,7 +148,7 @@ def _weigh(w, v, components, place, result):
 
 @njit(cache=True)
 def _dual_change(multipliers, v, inverse, tied, components, layout, x, scratch):
-    """Compute `x = W l`, the change of a parent's tables (children, n) caused by multipliers of their cells."""
+    """Compute the change `x` of a parent's children's tables (children, n) that multipliers of the cells cause."""
     axes, codes, pointer, place = layout
     total, price, run = scratch
     total[:] = 0.0
@@ -194,7 +194,7 @@ class Targets(NamedTuple):
 
 
 class ChildSpread(NamedTuple):
-    """Factors of W: the children's covariances and the inverse of their sum."""
+    """The covariances of children, and the inverse of the sum of siblings' covariances."""
 
     v: np.ndarray
     inverse: np.ndarray
@@ -245,7 +245,7 @@ def _project(targets, spread, tolerance, limit):
 
 @njit(cache=True)
 def _project_all(targets, first, spread, tolerance, limit):
-    """Project every parent's children separately."""
+    """Project the tables of every parent's children, one parent at a time."""
     tables, held, most, x = targets
     v, inverses, tied, largest, components, layout = spread
     residuals, iterations = np.zeros(first.size - 1), 0

@@ -158,7 +158,7 @@ def ratio_moments(mean, variance, alpha, beta):
 
 @njit(cache=True, error_model="numpy")
 def _include(s, m, column, variance, tau, nu, at):
-    """Change a site's precision and shift by `tau` and `nu`, a rank-one change along `column = S e`."""
+    """Update a child's covariance and mean after a change of one cell's site by `tau` (precision) and `nu` (shift)."""
     k = 1.0 / (1.0 + tau * variance)
     shift = k * (nu - tau * at)
     for i in range(m.size):
@@ -171,7 +171,7 @@ def _include(s, m, column, variance, tau, nu, at):
 
 @njit(cache=True, error_model="numpy")
 def _site(variance, mean, tau, nu, alpha):
-    """Return a site's new precision and shift given the current mean and variance along it, and the means of digammas."""
+    """Return a site's new precision and shift, given mean and variance along it, and the posterior means of digammas."""
     free = 1.0 / variance - tau
     if free <= 0.0:
         return tau, nu, (0.0, 0.0)
@@ -205,7 +205,7 @@ def _invert(q):
 
 @njit(cache=True, error_model="numpy")
 def _covariance(cells, q, components, form):
-    """Return the covariance of the open cells given that all others are zero."""
+    """Return the covariance matrix of the open cells, given that all other cells are zero."""
     f = cells.size
     out = np.empty((f, f))
     for i in range(f):
@@ -217,7 +217,7 @@ def _covariance(cells, q, components, form):
 
 @njit(cache=True, error_model="numpy")
 def _begin(base, pull, tau, nu, s, m):
-    """Compute a child's covariance and mean from its estimates, multipliers (`pull`) and sites."""
+    """Compute a child's covariance `s` and mean `m` from its estimates' covariance, the multipliers, and the cells' sites."""
     n = m.size
     copy_table(s, base)
     copy_line(m, base @ pull)
@@ -228,7 +228,7 @@ def _begin(base, pull, tau, nu, s, m):
 
 @njit(cache=True, error_model="numpy")
 def _propagate(s, m, tau, nu, shares, size, kappa, evidence):
-    """Update the sites of a child's cells once; add each cell's derivatives of the log evidence."""
+    """Update the site of every cell of a child once, and add the derivatives of the log evidence."""
     for i in range(m.size):
         if s[i, i] <= 1e-9:
             continue
@@ -243,7 +243,7 @@ def _propagate(s, m, tau, nu, shares, size, kappa, evidence):
 
 @njit(cache=True, error_model="numpy")
 def _total_weights(base, shares, spread):
-    """Return weights `u` and precision of a total's estimate `u'y` from cells y = T p + N(0, base + diag d - d d' / sum d).
+    """Return weights (cells,) and precision of the best linear estimate of a child's total from its cells.
 
     With `W = (base + diag d)^-1` the inverse of y's covariance is `W + W d d'W / s`, `s = sum d - d'W d`. That difference of
     numbers as large as the total's square is `d'W base 1`, which no cancellation spoils.
@@ -261,7 +261,7 @@ def _total_weights(base, shares, spread):
 
 @njit(cache=True, error_model="numpy")
 def _totals(estimates, precisions, sum_, a, multiplier, weights, means, variances, evidence):
-    """Compute posterior means and variances of the children's totals that add up to their sum; return the multiplier."""
+    """Compute posterior means and variances of the children's totals, which add up to `sum_`; return the multiplier."""
     for _ in range(TOTALS):
         evidence[:2] = 0.0
         for c in range(means.size):
@@ -315,7 +315,7 @@ def _bounded(x, most):
 
 @njit(cache=True, error_model="numpy")
 def _stand_out(sizes, variances, total, drift, times, weights):
-    """Compute the ratio of each child's total to its siblings' mean total, and its share of the multipliers."""
+    """Compute each child's total relative to the mean total of its siblings, and each child's share of the multipliers."""
     moved = 0.0
     for c in range(sizes.size):
         times[c] = sizes[c] * (sizes.size - 1) / max(total - sizes[c], 1.0)
@@ -336,7 +336,7 @@ def _hold(s, m, size, times, far):
 
 @njit(cache=True, error_model="numpy")
 def _learn(a, children, total, evidence, hyper):
-    """Return the totals' concentration after one step, from means of digammas and trigammas."""
+    """Return the concentration of the totals after one Newton step, from posterior means of digammas and trigammas."""
     parts = children * a
     slope = evidence[0] - children * (digamma(total + parts) - digamma(parts))
     fall = evidence[1] - children * children * _trigammas(total, parts)
@@ -375,7 +375,7 @@ def _subtract_child(mean, weight, s, left, metric):
 
 @njit(cache=True, error_model="numpy")
 def _share_left(s, weights, left, means, variances):
-    """Divide the remaining sums among the children by their covariances, and write their variances."""
+    """Divide what is left of the parent's cells among the children by their covariances, and write the cells' variances."""
     for c in range(means.shape[0]):
         moved = s[c] @ left
         for i in range(left.size):
@@ -385,7 +385,7 @@ def _share_left(s, weights, left, means, variances):
 
 @njit(cache=True, error_model="numpy")
 def _move_sites(sizes, kappa, before, nu, leans):
-    """Shift each cell's site by the change that its new concentration makes to the tilt."""
+    """Shift the site of every cell by the change of the tilt that the cell's new concentration causes."""
     for c in range(nu.shape[0]):
         size = max(sizes[c], MIN_CHILD_TOTAL)
         for i in range(nu.shape[1]):

@@ -1,4 +1,4 @@
-"""One stage of settling: the tables of one marginal, given the parents and a coarser marginal.
+"""Tables of one marginal, made nonnegative and whole given the parents' tables and a coarser marginal.
 
 Tables without a parent: their totals and measured marginals are settled before any cell is held at zero.
 Cells below zero that are held at zero lift what they belong to, and the more cells the further: of 384 cells that share
@@ -34,20 +34,20 @@ from trueup.kernel.settling.two_way import nearest_two_way
 
 @dataclass(frozen=True)
 class Coarse:
-    """A coarser marginal that was settled before, with its counts."""
+    """A coarser marginal with known counts."""
 
     marginal: Marginal
     counts: np.ndarray  # (rows, families)
 
     @classmethod
     def of(cls, marginal: Marginal, coarse: Marginal, counts: np.ndarray) -> Coarse:
-        """Make a coarse marginal from two marginals of the same histograms."""
+        """Return the marginal `coarse` as a marginal of the table of `marginal`, with its counts."""
         return cls(relative(marginal, coarse), counts)
 
     def given(
         self, domain: Domain, variances: tuple[np.ndarray, ...], tables: np.ndarray
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Condition tables and their covariances on the coarser marginal."""
+        """Return covariances and tables that are conditioned on the coarser marginal's counts."""
         coefficients, narrowed = domain.forward(tables), list(variances)
         own = domain.coarsened(self.marginal)
         known = {c.contrast: c.view(part) for part in [own.forward(self.counts)] for c in own.components}
@@ -60,7 +60,7 @@ class Coarse:
         return tuple(narrowed), domain.backward(coefficients)
 
     def determined(self, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows whose parents have no choice left, and the tables if no row had one."""
+        """Return a mask of the rows that the coarser counts determine, and tables (rows, m) that are right for these rows."""
         open_cells = (~held).astype(np.int64)
         choice = marginalise(open_cells, self.marginal)
         known = ((choice == 1) | (self.counts == 0)).all(axis=1)
@@ -69,7 +69,7 @@ class Coarse:
 
 @dataclass(frozen=True)
 class SettlingStage:
-    """Tables (rows, m) to settle, with the sums and constraints that they must satisfy.
+    """Tables (rows, m) that are to be made nonnegative and whole, with the sums and constraints that they must satisfy.
 
     `sums` (parents, m) are the parents' tables, None at the root; `zeros` cells that are zero by definition; `keys`
     (rows,) settle ties of rounding; `most` (rows, m) upper bounds.
@@ -126,7 +126,7 @@ class SettlingStage:
     def _after_the_forced(
         self, coarse: Coarse, held: np.ndarray, tolerance: float
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Project only the rows that have a choice, after subtracting the others from their parents."""
+        """Return the nearest tables; only rows that are not yet determined are projected, after subtracting all others."""
         known, forced = coarse.determined(held)
         x, rest, steps = np.where(known[:, None], forced, 0.0), np.flatnonzero(~known), 0
         left = None if self.sums is None else self.sums - self.metric.sums(x)
@@ -141,7 +141,7 @@ class SettlingStage:
         return x, residual, steps
 
     def rounded(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return whole-number tables that keep the sums, and for every parent the units that could not be placed."""
+        """Return whole-number tables that keep the sums, and the number of units of every parent that found no place."""
         first = np.append(self.metric.first, self.metric.rows)
         open_ = None if self.zeros is None else ~self.zeros
         if self.most is not None:
@@ -232,7 +232,7 @@ def _settled(metric: Metric, tables: np.ndarray, marginal: Marginal, held: np.nd
 
 
 def total_of(marginal: Marginal) -> Marginal:
-    """Return the total of the same histograms.
+    """Return the marginal of the same histograms that sums all cells.
 
     Examples
     --------
@@ -309,7 +309,7 @@ def drawn_parts(
 def drawn_columns(
     metric: Metric, tables: np.ndarray, sums: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw parents' children (rows, n) by splitting each cell of a parent separately.
+    """Draw tables (rows, n) of parents' children by splitting each cell of a parent separately.
 
     Parameters
     ----------

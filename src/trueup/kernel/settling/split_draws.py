@@ -63,7 +63,7 @@ HYPERPRIOR = Hyperprior()
 
 @njit(cache=True)
 def _tie(first, totals, spreads, low, high, draws):
-    """Move the children of every parent to its total, within their bounds, in the metric of their variances."""
+    """Move the children of every parent so that they sum to its total, within bounds and in proportion to their variances."""
     free = np.empty(draws.size, np.int64)
     for p in range(first.size - 1):
         begin, end = first[p], first[p + 1]
@@ -76,7 +76,7 @@ def _tie(first, totals, spreads, low, high, draws):
 
 @njit(cache=True)
 def _round_children(first, totals, low, high, draws):
-    """Round every parent's children to whole counts with its sum, within their bounds if possible."""
+    """Round the children of every parent to whole counts that sum to its total, within their bounds if possible."""
     for p in range(first.size - 1):
         carried = 0.0
         for c in range(first[p], first[p + 1]):
@@ -147,7 +147,7 @@ def _exchange(seed, first, z, v, low, high, a, sweeps, draws):
 
 
 class EstimatedSplits:
-    """Children of some parents with their estimates; their splits share one concentration.
+    """Children of some parents, with their estimates; the splits of all these parents share one concentration.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class EstimatedSplits:
         self.prices = np.zeros(self.first.size - 1)
 
     def concentrations(self, totals: np.ndarray) -> np.ndarray:
-        """Return posterior probabilities of each value in `CONCENTRATIONS`, given totals (parents,)."""
+        """Return posterior probabilities of the values in `CONCENTRATIONS`, given the parents' totals (parents,)."""
         some = self._some()
         prices, logs = np.zeros(some.first.size - 1), np.empty(CONCENTRATIONS.size)
         held = np.asarray(totals, float)
@@ -211,7 +211,7 @@ class EstimatedSplits:
         return draws
 
     def _some(self) -> EstimatedSplits:
-        """Return the first parents with at most `ESTIMATION_CHILDREN` children in all."""
+        """Return the splits of the first parents only, which have at most `ESTIMATION_CHILDREN` children in all."""
         last = max(int(np.searchsorted(self.first, ESTIMATION_CHILDREN, side="right")) - 1, 1)
         if last >= self.first.size - 1:
             return self

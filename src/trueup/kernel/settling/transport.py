@@ -26,7 +26,7 @@ FREE = -1  # a sum that is not prescribed
 
 @njit(cache=True)
 def _cheapest(cost, need, taken):
-    """Choose the `need` cheapest cells of a line, ties by lowest index; return the number of units missing."""
+    """Mark the `need` cheapest cells of a row as taken (ties by lowest index); return the number of units without a cell."""
     order = np.argsort(cost, kind="mergesort")
     for k in range(need):
         if k >= cost.size or cost[order[k]] == np.inf:
@@ -37,7 +37,7 @@ def _cheapest(cost, need, taken):
 
 @njit(cache=True)
 def _cheapest_shift(cost, taken, source, target):
-    """Return the least cost of moving one unit of a line to another line, and its position (-1: impossible)."""
+    """Return the least cost of moving a unit from row `source` to row `target`, and its column (-1: impossible)."""
     best, at = np.inf, -1
     for j in range(cost.shape[1]):
         if taken[source, j] and not taken[target, j] and cost[target, j] - cost[source, j] < best:
@@ -47,7 +47,7 @@ def _cheapest_shift(cost, taken, source, target):
 
 @njit(cache=True)
 def _nearest_lacking(shift, excess, price, distance, before, done):
-    """Return the nearest line that lacks units, by Dijkstra's algorithm from all lines with too many (-1: none)."""
+    """Return the nearest row that lacks units, by Dijkstra's algorithm from all rows with too many (-1: none)."""
     lines = excess.size
     for i in range(lines):
         distance[i] = 0.0 if excess[i] > 0 else np.inf
@@ -75,7 +75,7 @@ def _nearest_lacking(shift, excess, price, distance, before, done):
 
 @njit(cache=True)
 def _refresh(cost, taken, shift, place, line, moved):
-    """Update the cheapest shifts between lines after one unit was moved."""
+    """Update the cheapest moves of a unit between rows after one unit was moved."""
     for k in range(shift.shape[0]):
         if k == line:
             continue
@@ -189,7 +189,7 @@ def transport(cost, supply, demand, taken, price):
 
 @njit(cache=True)
 def _excess(x, allowed, out, members, price):
-    """Bound by how much a block's squared distance from x exceeds the smallest possible one.
+    """Return an upper bound on how far a block's squared distance from x exceeds the smallest possible one.
 
     With the price `p` of a unit of a cell, all tables t with these sums have the same `sum p t`, so no `sum (t - x)^2`
     is below the sum of the cells' least `(t - x)^2 - p t` plus that: attained at the whole number nearest `x + p / 2`,
@@ -212,7 +212,7 @@ def _excess(x, allowed, out, members, price):
 
 @njit(cache=True)
 def grouped(family, families):
-    """Return the columns of all families in turn, and the start of each family."""
+    """Return the columns ordered by family, and the start of each family."""
     ends = np.zeros(families + 1, np.int64)
     for g in family:
         ends[g + 1] += 1
@@ -337,7 +337,7 @@ def round_children(
 
 
 def mixed_keys(keys: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Mix 64-bit keys with indices: equal keys give equal numbers."""
+    """Return 64-bit keys mixed with indices: equal keys give equal numbers."""
     with np.errstate(over="ignore"):
         return hashed.py_func(index.astype(np.uint64) + np.uint64(1), keys)
 

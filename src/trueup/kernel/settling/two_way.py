@@ -199,7 +199,7 @@ def _largest_gap(sums, asked):
 
 @njit(cache=True, inline="always")
 def _block(x, v, row_sums, column_sums, y):
-    """Solve one table; return the largest error of its sums."""
+    """Compute one table's nearest nonnegative table `y` with given sums; return the largest error of these sums."""
     p, q = np.zeros(x.shape[0]), np.zeros(x.shape[1])
     free = row_sums.size == 0
     total, best = 0.0, np.inf

@@ -145,18 +145,18 @@ def _halves(draws: NDArray) -> NDArray:
 
 
 def _by_quantity(draws: NDArray, as_: type = float) -> NDArray:
-    """Return halves of chains, `(n, halves, draws)`."""
+    """Return the draws of each quantity by halves of chains, `(n, halves, draws)`."""
     return np.ascontiguousarray(_halves(draws).transpose(2, 0, 1), as_)
 
 
 def _compared_by_sorting(draws: NDArray, table: Reals) -> tuple[Reals, Reals]:
-    """Return R-hat and effective sizes of any numbers."""
+    """Return R-hat and effective sample size of each quantity, found by sorting the draws (any numbers)."""
     values = _by_quantity(draws)
     return _r_hats_and_sizes(values, values.reshape(len(values), -1).argsort(axis=1), table)
 
 
 def _compared_counts(draws: NDArray, table: Reals) -> tuple[Reals, Reals] | None:
-    """Return R-hat and effective sample sizes of whole numbers in a narrow range; else None."""
+    """Return R-hat and effective sample size of each quantity if all are whole numbers in a narrow range; else None."""
     if draws.dtype.kind not in "iu":
         return None
     low = draws.min(axis=(0, 1)).astype(np.int64)
@@ -167,7 +167,7 @@ def _compared_counts(draws: NDArray, table: Reals) -> tuple[Reals, Reals] | None
 
 
 def _variances(draws: Reals) -> tuple[Reals, Reals]:
-    """Return the mean within-chain variance and the pooled estimate."""
+    """Return the mean variance within chains and the pooled estimate of the variance."""
     length = draws.shape[1]
     within = draws.var(axis=1, ddof=1).mean(axis=0)
     between = draws.mean(axis=1).var(axis=0, ddof=1)
@@ -176,7 +176,7 @@ def _variances(draws: Reals) -> tuple[Reals, Reals]:
 
 @njit(cache=True, error_model="numpy")
 def _r_hats_and_sizes(values, order, table):
-    """Return R-hat and effective sample size of each quantity `(n, halves, draws)`, given its order and rank scores."""
+    """Return R-hat and effective sample size of each quantity from the sorted order of its draws and a table of normal scores."""
     n, many = order.shape
     r_hat, ess = np.empty(n), np.empty(n)
     scores, ranked, away = np.empty(values.shape[1:]), np.empty(many), np.empty(many, np.int64)
@@ -230,7 +230,7 @@ def _tallied(values, widest, table):
 
 @njit(cache=True, error_model="numpy")
 def _ranked(tally, rank):
-    """Return the number of a rank, 0 being that of the smallest."""
+    """Return the whole number that stands at a rank of the tallied draws; the smallest draw has rank 0."""
     x, left = 0, rank - tally[0]
     while left >= 0:
         x += 1
@@ -240,7 +240,7 @@ def _ranked(tally, rank):
 
 @njit(cache=True, error_model="numpy")
 def _look_up(values, middle, times, tally, table, out):
-    """Write normal scores of tallied numbers to `out`, by their ranks."""
+    """Write the normal scores of whole numbers to `out`, from their ranks in the tally."""
     scores, first = np.empty(tally.size), 0
     for x in range(tally.size):
         if tally[x] > 0:
@@ -254,7 +254,7 @@ def _look_up(values, middle, times, tally, table, out):
 
 @njit(cache=True, error_model="numpy")
 def _take_scores(ranked, order, table, out):
-    """Write normal scores of sorted values to their original positions; equal values share their mean rank."""
+    """Write the normal scores of sorted values to the values' original positions; equal values share a mean rank."""
     first = 0
     while first < ranked.size:
         last = first
@@ -314,11 +314,11 @@ def _effective_size(values, within, pooled):
 
 
 def described_draws(draws: NDArray) -> dict[str, float]:
-    """Return mean and standard deviation."""
+    """Return the mean and standard deviation of draws as a dict."""
     return {"mean": float(draws.mean()), "sd": float(draws.std())}
 
 
 def described_slopes(names: tuple[str, ...], slopes: NDArray) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the record of draws `(..., p)` of coefficients; empty if there are none."""
+    """Return mean and standard deviation of each coefficient from draws `(..., p)`, as a dict; empty if there are none."""
     found = {name: described_draws(slopes[..., k]) for k, name in enumerate(names)}
     return {"coefficients": found} if found else {}

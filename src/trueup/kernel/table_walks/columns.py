@@ -110,7 +110,7 @@ class MeasuredTables(NamedTuple):
 
 
 class Directions(NamedTuple):
-    """The directions of moves, and their windows.
+    """The directions in which the chain moves, and the windows of steps along them.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class Directions(NamedTuple):
 
 
 class ChainState(NamedTuple):
-    """The state of a chain, which is changed in place.
+    """The state of a Markov chain on histograms, which is changed in place.
 
     Attributes
     ----------
@@ -198,7 +198,7 @@ class TreeMessages(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Scratch arrays: a direction's changes level by level, and arrays for one place.
+    """Scratch arrays: the changes of one direction, level by level, and arrays for one place.
 
     Attributes
     ----------
@@ -240,7 +240,7 @@ class Room(NamedTuple):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _touched(tables, columns, room, level, at):
-    """Append the entries of a level's tables that a direction changes to a list; return its length."""
+    """Append the entries of a level's measured tables that a direction changes to a list; return the length of the list."""
     which, change = room.which, room.change
     many = at
     for r in range(tables.level.size):
@@ -269,7 +269,7 @@ def _touched(tables, columns, room, level, at):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _position_of_mass(masses, size, left):
-    """Return the position at which cumulative masses exceed `left`, or -1 if all masses are zero."""
+    """Return the first position at which cumulative masses exceed `left`, or -1 if all masses are zero."""
     last = -1
     for i in range(size):
         if masses[i] > 0.0:
@@ -282,7 +282,7 @@ def _position_of_mass(masses, size, left):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _at_of_narrow(masses, left):
-    """Return `_position_of_mass` of `NARROW` masses, without branches that depend on random numbers."""
+    """Return the same as `_position_of_mass` for `NARROW` masses, without branches that depend on random numbers."""
     one = (masses[0] + masses[1]) + (masses[2] + masses[3])
     two = one + ((masses[4] + masses[5]) + (masses[6] + masses[7]))
     three = two + ((masses[8] + masses[9]) + (masses[10] + masses[11]))
@@ -298,7 +298,7 @@ def _at_of_narrow(masses, left):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _rank(u, masses, at, width):
-    """Return a uniform number at which cumulative masses are at position `at`; u if that position has no mass."""
+    """Return a uniform number in the interval that position `at` has in the cumulative masses; u if it has no mass."""
     if not masses[at] > 0.0:
         return u
     total, below = 0.0, 0.0
@@ -310,13 +310,13 @@ def _rank(u, masses, at, width):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _next(places, p, v):
-    """Return the next sibling of v among the children of p, and the first after the last."""
+    """Return the next sibling of v among the children of p; the first one follows the last."""
     return v + 1 if v + 1 < places.child_ptr[p + 1] else places.child_ptr[p]
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _join(rng, places, work, level, span, room):
-    """Convolve the steps of every place and of the siblings after it, in cyclic order from a random one."""
+    """Convolve the masses of steps over siblings, in cyclic order from a random sibling, for all places of a level."""
     ends, width = work.ends, NARROW if level == places.level_ptr.size - 2 else WIDE
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
         first, stop = places.child_ptr[p], places.child_ptr[p + 1]
@@ -352,7 +352,7 @@ def _join(rng, places, work, level, span, room):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath={"contract"})
 def _convolve(own, at, size, after, out, shift, within, pad):
-    """Convolve a place's steps with the message `after` it, where `within` is 1."""
+    """Convolve the masses of a place's steps with the message `after` of later siblings, where `within` is 1."""
     for i in range(WIDE):
         pad[WIDE + i] = after[i]
     for i in range(WIDE):  # apart: copies in one loop take longer
@@ -374,7 +374,7 @@ def _convolve(own, at, size, after, out, shift, within, pad):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _raise(masses):
-    """Scale masses to the sum 1 if they are small."""
+    """Scale masses to the sum 1 if their sum is small."""
     total = np.float32(0.0)
     for i in range(WIDE):
         total += masses[i]
@@ -410,7 +410,7 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _share_masses(own, at, tail, after, back, within, width, masses):
-    """Compute the masses of a place's steps given the total for it and later siblings; return their sum.
+    """Compute the masses of a place's steps given the total of the place and its later siblings; return the sum of masses.
 
     Beyond either end of a message others lie, times the zeros of `within`.
     """
@@ -430,7 +430,7 @@ def _share_masses(own, at, tail, after, back, within, width, masses):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _rank_of_share(u, own, at, tail, after, back, within, width, position):
-    """Return `_rank` among the masses that `_share_masses` would set."""
+    """Return the rank that `_rank` gives, among the masses that `_share_masses` would compute."""
     total, below = np.float32(0.0), np.float32(0.0)
     for t in range(0, width, NARROW):
         last, here = back - t - NARROW + 1, position - t
@@ -449,7 +449,7 @@ def _rank_of_share(u, own, at, tail, after, back, within, width, position):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _descend(rng, places, work, room, mirrored):
-    """Draw every place's step given its parent's, or reflect the current one; return False if masses vanish."""
+    """Draw the step of every place given the step of its parent, or mirror the current one; return False if masses vanish."""
     child_ptr, masses, steps, ends, total, u = (
         places.child_ptr,
         room.masses,
@@ -487,7 +487,7 @@ def _descend(rng, places, work, room, mirrored):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _step(rng, places, work, room, c, after, left, mirrored, width):
-    """Draw a place's step given the total for it and later siblings; return its position, or -1 if all masses vanish."""
+    """Draw a place's step given the total of the place and later siblings; return its position, or -1 if all masses vanish."""
     u, own, low, masses = rng.random(), message_at(places, c), work.ends[c, 0], room.masses
     back = -low - work.ends[after, 2]
     tail, within = work.tail, room.within
@@ -503,7 +503,7 @@ def _step(rng, places, work, room, c, after, left, mirrored, width):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _apply(places, state, columns, stride, room):
-    """Change all counts by the steps drawn."""
+    """Change the counts of all places by the drawn steps."""
     level_ptr, steps = places.level_ptr, room.steps
     last = level_ptr.size - 2
     for k in range(columns.size):
@@ -523,7 +523,7 @@ def _apply(places, state, columns, stride, room):
 
 @njit(cache=True, error_model="numpy")
 def column_sweep(rng, places, tables, moves, state, work, begin, end):
-    """Move along every single column and along random pairs and squares; return how many directions were left out.
+    """Draw new steps along every single column and random pairs and squares of columns; return the number of directions left out.
 
     Parameters
     ----------

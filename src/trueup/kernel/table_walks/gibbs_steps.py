@@ -93,7 +93,7 @@ def occupied(rng, guests, alpha):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def left_after(rng, count, share):
-    """Draw how many of `count` remain if each is removed with a given probability."""
+    """Return the number left of `count` objects if each is removed with a given probability."""
     left, at, step = count, 0.0, math.log1p(-share)
     while True:
         at += math.floor(math.log(1.0 - rng.random()) / step) + 1.0
@@ -111,7 +111,7 @@ MIN_RATE = 1e-12
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _how_many(rng, weights, rate, a, total, lived, empty):
-    """Draw how many of `empty` places are inhabited, given `lived` places with `total` persons."""
+    """Draw the number of `empty` places that are inhabited, given `lived` places with `total` persons."""
     least, log, most = (0 if lived else 1), 0.0, -np.inf
     for k in range(least, empty + 1):
         alpha = (lived + k) * a
@@ -131,7 +131,7 @@ def _how_many(rng, weights, rate, a, total, lived, empty):
 
 @njit(cache=True, error_model="numpy")
 def draw_inhabited(rng, places, state):
-    """Draw which of the lowest places without persons are inhabited."""
+    """Draw for all lowest places without persons whether they are inhabited."""
     child_ptr, last, total = places.child_ptr, places.level_ptr[-2], state.total
     most = 0
     for p in range(child_ptr.size - 1):
@@ -159,7 +159,7 @@ def draw_inhabited(rng, places, state):
 
 @njit(cache=True, error_model="numpy")
 def draw_rates(rng, places, state):
-    """Draw the beta law of the shares of uninhabited places, then the shares."""
+    """Draw the beta law of the shares of uninhabited places, and then these shares."""
     first, count = places.level_ptr[-3], state.rate.size
     empty, lived = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for p in range(count):
@@ -178,7 +178,7 @@ def draw_rates(rng, places, state):
 
 @njit(cache=True, error_model="numpy")
 def _draw_law(rng, empty, lived, law):
-    """Draw mean and strength of the beta law of shares, with the shares integrated out."""
+    """Draw mean and strength of the beta law of shares of uninhabited places, with the shares integrated out."""
     mean, strength = law
     ones, others, wide = 0, 0, 0.0
     for p in range(empty.size):
@@ -198,7 +198,7 @@ SCORE, SPREAD, CENTRED = 0, 1, 2
 
 
 class Alike(NamedTuple):
-    """Columns by value of an attribute: those of value k are `columns[ptr[k]:ptr[k + 1]]`."""
+    """The columns of each value of an attribute: those of value k are `columns[ptr[k]:ptr[k + 1]]`."""
 
     ptr: NDArray[np.int64]
     columns: NDArray[np.int64]
@@ -206,7 +206,7 @@ class Alike(NamedTuple):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_place(places, state, alike, room, level, v, k, move):
-    """Return the log density of `exp(move)` times a place's factor of value k, with compositions integrated out."""
+    """Return the log density of `exp(move)` times a place's present factor of value k; compositions are integrated out."""
     total, p, times = 0.0, places.parent[v], math.exp(move)
     for i in range(alike.ptr[k], alike.ptr[k + 1]):
         j = alike.columns[i]
@@ -223,7 +223,7 @@ def _spread(hyper, normal):
 
 @njit(cache=True, error_model="numpy")
 def _density(places, state, alike, room, hyper, level, what, v, k, normal):
-    """Return the log density of a score or a spread of value k, without its normal prior."""
+    """Return the log likelihood of a score or spread of value k, that is, the log density without its normal prior."""
     tau, total = state.spread[level, k], 0.0
     if what == SCORE:
         return _log_place(places, state, alike, room, level, v, k, tau * (normal - state.score[v, k]))
@@ -239,7 +239,7 @@ def _density(places, state, alike, room, hyper, level, what, v, k, normal):
 
 @njit(cache=True, error_model="numpy")
 def _ellipse(rng, given, level, what, v, k, normal):
-    """Draw a number with standard normal prior by elliptical slice sampling."""
+    """Draw a number that has a standard normal prior by elliptical slice sampling."""
     other = rng.normal()
     floor = _density(*given, level, what, v, k, normal) + math.log(1.0 - rng.random())
     high = 2.0 * math.pi * rng.random()
@@ -262,7 +262,7 @@ def _multiply(state, alike, v, k, move):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _set_factors(places, state, alike, level):
-    """Compute the factors of a level from scores and spreads."""
+    """Compute the factors of all places of a level from scores and spreads."""
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
         state.factor[v] = 1.0
         for k in range(alike.ptr.size - 1):
@@ -271,7 +271,7 @@ def _set_factors(places, state, alike, level):
 
 @njit(cache=True, error_model="numpy")
 def draw_factors(rng, places, state, alike, room, hyper, level):
-    """Draw the factors of a level's places and their spreads, into `state`."""
+    """Draw the factors of a level's places, and the spreads of these factors, and write them into `state`."""
     first, stop = places.level_ptr[level], places.level_ptr[level + 1]
     given = places, state, alike, room, hyper
     for v in range(first, stop):

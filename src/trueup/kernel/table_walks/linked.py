@@ -71,14 +71,14 @@ class LinkedPlaces(NamedTuple):
 
 
 class LinkedValues(NamedTuple):
-    """The measured values in one array, `r` tables of one level each.
+    """The measured values in one array: `r` tables, each measured at one level.
 
     Attributes
     ----------
     start, groups
         `(r,)` where the values of a table start, and how many a place has.
     slope, curve
-        Of each value, log mass of its noise: `-slope |d| - curve d^2`; both 0 where nothing was measured.
+        Coefficients of the log mass of each value's noise, `-slope |d| - curve d^2`; both 0 where nothing was measured.
     """
 
     start: NDArray[np.int64]
@@ -88,7 +88,7 @@ class LinkedValues(NamedTuple):
 
 
 class LinkedMoves(NamedTuple):
-    """The `k` moves with their changes.
+    """The `k` vectors along which tables may move, with the changes of columns, pools and measured values.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class LinkedMoves(NamedTuple):
 
 
 class LinkedState(NamedTuple):
-    """The state of a chain, which is changed in place.
+    """The state of a Markov chain on linked tables, which is changed in place.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ def rise(x, by, up, down):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inside(moves, state, v, m, t):
-    """Return True if no column of place v becomes negative along move m by t."""
+    """Return True if all columns of place v stay nonnegative when its table moves by t along move m."""
     least = 0
     for i in range(moves.column_ptr[m], moves.column_ptr[m + 1]):
         least = min(least, state.x[v, moves.column[i]] + t * moves.by[i])
@@ -189,7 +189,7 @@ def _inside(moves, state, v, m, t):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_prior_change(places, moves, pool_of, state, v, m, t):
-    """Return the change of leaf v's log prior when its table moves by t along move m; no column may fall below zero."""
+    """Return the change of leaf v's log prior when its table moves by t along move m, which must keep all columns nonnegative."""
     levels = places.level_ptr.size - 2
     node = places.level_ptr[levels] + v
     above, total = places.parent[node], 0.0
@@ -210,7 +210,7 @@ def _log_prior_change(places, moves, pool_of, state, v, m, t):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _path(places, values, moves, state, v, m, t, stop):
-    """Return the change of the log density of noise and splits from leaf v up to below the level `stop`."""
+    """Return the change of the log density of noise and splits from leaf v up to level `stop`, when it moves by t along m."""
     levels = places.level_ptr.size - 1
     node, total = places.level_ptr[levels - 1] + v, 0.0
     for level in range(levels - 1, stop - 1, -1):
@@ -231,7 +231,7 @@ def _path(places, values, moves, state, v, m, t, stop):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _normal(places, values, moves, state, v, m, sign, stop):
-    """Return precision and linear term of t from the noise alone, from leaf v up to below the level `stop`."""
+    """Return precision and linear term of the noise's log density of t, from leaf v up to level `stop`."""
     levels = places.level_ptr.size - 1
     node, precision, pull = places.level_ptr[levels - 1] + v, 0.0, 0.0
     for level in range(levels - 1, stop - 1, -1):
@@ -248,7 +248,7 @@ def _normal(places, values, moves, state, v, m, sign, stop):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _change(places, values, moves, state, v, m, t, stop):
-    """Move leaf v by t along m, without the sums above the level `stop`."""
+    """Move leaf v by t along m, with all sums from the leaf up to level `stop`."""
     levels = places.level_ptr.size - 1
     for i in range(moves.column_ptr[m], moves.column_ptr[m + 1]):
         state.x[v, moves.column[i]] += t * moves.by[i]
@@ -266,7 +266,7 @@ def _change(places, values, moves, state, v, m, t, stop):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _change_both(places, values, moves, state, v, w, m, t, stop):
-    """Move leaf v by t along m, and leaf w (if any) by -t."""
+    """Move leaf v by t along m, and leaf w (if any) by -t, with all sums up to level `stop`."""
     for side in range(2 if w >= 0 else 1):
         u, by = (w, -t) if side else (v, t)
         _change(places, values, moves, state, u, m, by, stop)
@@ -289,7 +289,7 @@ def _gain(places, values, moves, pool_of, state, v, w, m, t, stop):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _draw_on_window(rng, given, v, w, m, stop, widest, logs):
-    """Draw t from its law on a window, using `logs` as scratch."""
+    """Draw the length t of a move from its conditional law on a random window of lengths."""
     stride = int(math.exp(rng.random() * math.log(widest + 1.0)))
     first = -int(rng.random() * WINDOW)
     top = 0.0
@@ -310,7 +310,7 @@ def _draw_on_window(rng, given, v, w, m, stop, widest, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def rounded_mass(t, mean, sd):
-    """Return the mass of the rounded normal law."""
+    """Return the probability of the whole number t under a rounded normal law."""
     root = sd * math.sqrt(2.0)
     far = abs(t - mean)
     return 0.5 * (math.erfc((far - 0.5) / root) - math.erfc((far + 0.5) / root))
@@ -318,7 +318,7 @@ def rounded_mass(t, mean, sd):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop):
-    """Propose t from the rounded normal law of the noise; return 0 if it is rejected."""
+    """Propose the length t of a move from the rounded normal law of the noise; return 0 if it is rejected."""
     precision, pull = 0.0, 0.0
     for side in range(2 if w >= 0 else 1):
         more = _normal(places, values, moves, state, w if side else v, m, 1 - 2 * side, stop)
@@ -338,7 +338,7 @@ def _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop):
 
 @njit(cache=True, error_model="numpy")
 def linked_sweeps(rng, places, values, moves, pool_of, state, widest, steps, count):
-    """Run sweeps over all places, changing a state in place.
+    """Run sweeps of moves over all places, and change the state in place.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ def _all_leaves(rng, places, values, moves, pool_of, state, widest, steps, count
 
 @njit(cache=True, error_model="numpy")
 def near_zero_sweep(rng, places, values, moves, pool_of, state, widest, units, small, times):
-    """Draw columns with small counts one at a time, changing a state in place.
+    """Draw columns with small counts one at a time, and change the state in place.
 
     Where the prior has its peak at zero, no normal law is near: what it proposes leaves zero hardly ever.
 
@@ -408,7 +408,7 @@ def _all_small(rng, given, widest, units, small, times, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def partner(rng, places, v):
-    """Return another leaf below the same parent or a higher place; -1 if there is none."""
+    """Return another random leaf below the parent of v, or below a higher ancestor; -1 if there is none."""
     levels = places.level_ptr.size - 1
     node = places.parent[places.level_ptr[levels - 1] + v]
     if rng.random() > SIBLING_PROBABILITY:
@@ -423,7 +423,7 @@ def partner(rng, places, v):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def meeting_level(places, v, w):
-    """Return the level below that of the lowest place that contains both leaves."""
+    """Return the level just below the lowest place that contains both leaves."""
     levels = places.level_ptr.size - 1
     one, other, level = places.level_ptr[levels - 1] + v, places.level_ptr[levels - 1] + w, levels - 1
     while one != other:

@@ -1,4 +1,4 @@
-"""Markov chains on integer tables by moves that keep invariants, at a cost proportional to the changed rows.
+"""Markov chains on integer tables by moves that keep invariants; the cost of a move is proportional to the rows that it changes.
 
 A step along a move takes a window of `WINDOW` tables x + jump (i - J) move, i = 0, 1, ..., where the current table has
 the uniform place J. Whatever table of the window is drawn, the same window is as likely to be proposed from there, so any
@@ -40,7 +40,7 @@ BATCH = 256
 
 
 class Tuning(NamedTuple):
-    """Settings of the moves that were adapted before the stored draws.
+    """Settings of the moves, which are adapted before draws are stored.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Tuning(NamedTuple):
 
 
 class _Paths(NamedTuple):
-    """The effects of moves: changed rows `(b, m)`, changes per step `(b, m)`, their number `(b,)`, and scales.
+    """The effects of moves: changed rows `(b, m)`, changes per step `(b, m)`, number of changed rows `(b,)`, and scales.
 
     `length` `(b,)` is the squared step over the spans of its cells, `reach` `(b,)` the largest reasonable jump.
     """
@@ -72,7 +72,7 @@ class _Paths(NamedTuple):
 
 @njit(cache=True)
 def metropolis_walk(rng, rows, moves, box, tuning, x, count, thin):
-    """Run one chain from table `x` `(n,)`, which is changed in place.
+    """Run one Markov chain from the table `x` `(n,)`, which is changed in place.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def survey(rng, rows, moves, fixed, tries):
 
 @njit(cache=True, error_model="numpy")
 def _changes_of_rows(rows, spans, batch, delta):
-    """Compute the rows that moves change, using `delta` `(r,)` as scratch."""
+    """Return the effects of moves on rows; `delta` `(r,)` is scratch."""
     start, row, coefficient, factors = rows.start, rows.row, rows.coefficient, rows.factors
     stiff = 0.5 * factors[:, SLOPE] ** 2 + 2 * factors[:, CURVE]
     cells, change, used = batch.cells, batch.change, batch.used
@@ -151,7 +151,7 @@ def _changes_of_rows(rows, spans, batch, delta):
 
 @njit(cache=True, error_model="numpy")
 def _follow(dice, rows, box, batch, paths, x, y, tally):
-    """Make steps along every move of a batch."""
+    """Take steps along every move of a batch, and change the table in place."""
     factors, table = rows.factors, rows.table
     pattern, used, cells, change = batch.pattern, batch.used, batch.cells, batch.change
     row, slope, many, length, reach = paths.row, paths.slope, paths.many, paths.length, paths.reach
@@ -193,7 +193,7 @@ def _follow(dice, rows, box, batch, paths, x, y, tally):
 
 @njit(cache=True, error_model="numpy")
 def _pick(logs, here, luck, fresh):
-    """Draw the next position with probability proportional to exp(logs)."""
+    """Draw a position in the window from masses `exp(logs)`, afresh or by reflection of the present position."""
     top, total, below = np.max(logs), 0.0, 0.0
     for i in range(WINDOW):
         below = total if i == here else below

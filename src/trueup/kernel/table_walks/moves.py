@@ -33,7 +33,7 @@ CENTRE, SLOPE, CURVE, REACH, LOW, HIGH, U, V, W, T, TABLED = range(11)
 
 
 class Rows(NamedTuple):
-    """Factors on `r` rows over `n` cells.
+    """The density of integer tables: log factors on `r` rows (linear combinations) over `n` cells.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Rows(NamedTuple):
 
 @njit(cache=True, inline="always")
 def row_log_factor(factors, table, r, y):
-    """Return the log factor of row r at y."""
+    """Return the log factor of row r at the value y."""
     away = abs(y - factors[r, CENTRE])
     value = -np.inf
     if factors[r, LOW] <= y <= factors[r, HIGH] and away <= factors[r, REACH]:
@@ -70,7 +70,7 @@ def row_log_factor(factors, table, r, y):
 
 @njit(cache=True)
 def sums(rows, x):
-    """Return all rows `(r,)` of a table `(n,)`."""
+    """Return the values `(r,)` of all rows (linear combinations) for a table `(n,)`."""
     y = np.zeros(len(rows.factors))
     for cell in range(x.size):
         for e in range(rows.start[cell], rows.start[cell + 1]):
@@ -80,7 +80,7 @@ def sums(rows, x):
 
 @njit(cache=True)
 def log_levels(rows, y):
-    """Return the log factor of every row at its values `y` `(r,)`."""
+    """Return the log factor `(r,)` of every row, given the rows' values `y` `(r,)`."""
     levels = np.zeros(y.size)
     for r in range(y.size):
         levels[r] = row_log_factor(rows.factors, rows.table, r, y[r])
@@ -97,7 +97,7 @@ def log_densities(rows, tables):
 
 
 def enumerate_fibre(matrix: Any, low: Reals, high: Reals, box: tuple[Reals, Reals], most: int):
-    """List all integer tables with `low <= matrix x <= high` in a box, if they are few.
+    """Return all integer tables with `low <= matrix x <= high` in a box, if there are few of them.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def _interval_products(dense: Reals, bottom: Reals, top: Reals) -> tuple[Reals, 
 
 
 def _tightened(matrix: Any, low: Reals, high: Reals, bottom: Reals, top: Reals) -> tuple[Reals, Reals]:
-    """Tighten the box by rows whose terms cannot be negative."""
+    """Return whole-number bounds of the cells, tightened by rows whose terms cannot be negative."""
     coo = matrix.tocoo()
     signed = np.ones(matrix.shape[0], bool)
     signed[coo.row[(coo.data < 0) | ~np.isfinite(bottom[coo.col])]] = False
@@ -174,7 +174,7 @@ SAME = -1
 
 
 class Moves(NamedTuple):
-    """The moves of a chain.
+    """The moves of a Markov chain on integer tables.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ class Batch(NamedTuple):
 
 @njit(cache=True)
 def propose(rng, moves, turns, chances, size):
-    """Draw moves: their patterns with cumulative probabilities `chances` `(p,)`, their first cells from `turns`.
+    """Draw moves: patterns from cumulative probabilities `chances` `(p,)`, and each move's first cell from `turns`.
 
     A move that finds no second cell has no cells at all.
     """

@@ -39,7 +39,7 @@ AT_ONCE = {"contract", "reassoc", "nsz"}
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def sign(k):
-    """Return the sign of a column in a direction."""
+    """Return the sign, 1 or -1, with which the k-th column of a direction changes."""
     return 1 if k == 0 or k == 3 else -1
 
 
@@ -52,7 +52,7 @@ def message_at(places, v):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _stirling(x):
-    """Return the correction terms of Stirling's formula, accurate to 1e-12 from `FAR_OUT` on."""
+    """Return the correction terms of Stirling's formula, accurate to 1e-12 for x of at least `FAR_OUT`."""
     return (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / 1260.0 / (x * x)) / (x * x)) / x
 
 
@@ -68,7 +68,7 @@ def log_gamma_difference(x, up, down):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _ratio(x, up, down, step):
-    """Return the ratio of `Gamma(x + up) / Gamma(x + down)` at x + step to that at x."""
+    """Return the ratio of `Gamma(x + up) / Gamma(x + down)` at `x + step` to its value at x."""
     ratio = 1.0
     for k in range(step):
         ratio *= (x + k + up) / (x + k + down)
@@ -77,7 +77,7 @@ def _ratio(x, up, down, step):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _choose_window(rng, moves, state, columns, stride, row):
-    """Choose the window of a lowest place, in which the current table has a uniform position."""
+    """Draw the window of steps at a lowest place, in which the current table has a uniform position."""
     if not state.inhabited[row]:
         return 0, 1
     low = -int(rng.random() * moves.window)
@@ -94,7 +94,7 @@ def _choose_window(rng, moves, state, columns, stride, row):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _leaf_ratios(places, state, columns, stride, row, low, size, balance, ratios):
-    """Write the ratios of successive prior masses at a lowest place."""
+    """Write the ratios of successive prior masses of steps at a lowest place."""
     rate, even = _rate(state, columns, row), _even(places, columns, row, balance)
     if stride == 1:
         _unit_ratios(places, state, columns, row, rate * even, low - 1.0, ratios[:NARROW])
@@ -109,7 +109,7 @@ def _leaf_ratios(places, state, columns, stride, row, low, size, balance, ratios
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _rate(state, columns, row):
-    """Return the factor of a lowest place's mass per step, apart from gamma functions."""
+    """Return the factor by which a lowest place's prior mass changes per step, apart from gamma functions."""
     last, s, rate = len(state.kappa) - 1, state.size[row], 1.0
     for k in range(columns.size):
         whole = state.kappa[last, columns[k]] + s
@@ -119,13 +119,13 @@ def _rate(state, columns, row):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _even(places, columns, row, balance):
-    """Return the factor per step by which the masses of a lowest place are multiplied."""
+    """Return the balancing factor per step by which all masses of a lowest place are multiplied."""
     return balance[places.parent[places.level_ptr[-2] + row]] if columns.size == SINGLE else 1.0
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _unit_ratios(places, state, columns, row, rate, begin, ratios):
-    """Write the ratios of successive prior masses at a lowest place for steps of one count, from `begin` on."""
+    """Write the ratios of successive prior masses at a lowest place, for steps of one count from the count `begin` on."""
     last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
     p, a, total = places.parent[v], state.a[last] * state.weight[v], state.total[v] + begin
     for k in range(columns.size):
@@ -151,7 +151,7 @@ def _unit_ratios(places, state, columns, row, rate, begin, ratios):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _leaf_logs(places, state, columns, stride, row, low, size, balance, logs):
-    """Write the log prior masses at a lowest place for steps of many counts, up to a constant."""
+    """Write the log prior masses at a lowest place, up to a constant, for steps of several counts."""
     last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
     p, a, total = places.parent[v], state.a[last] * state.weight[v], state.total[v]
     each = stride * math.log(_rate(state, columns, row)) + math.log(_even(places, columns, row, balance))
@@ -169,7 +169,7 @@ def _leaf_logs(places, state, columns, stride, row, low, size, balance, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inner(places, state, columns, level, v, balance):
-    """Return the gamma function parameters and the factor per step of a place above the lowest level."""
+    """Return the gamma function parameters and the balancing factor per step of a place above the lowest level."""
     up, down = (
         state.a[level] * state.weight[v] if level > 0 else 1.0,
         parts(places, state, v) * state.a[level + 1],
@@ -179,7 +179,7 @@ def _inner(places, state, columns, level, v, balance):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inner_ratios(places, state, columns, stride, level, v, low, size, balance, ratios):
-    """Write the ratios of successive prior masses at a place above the lowest level."""
+    """Write the ratios of successive prior masses of steps at a place above the lowest level."""
     if columns.size > SINGLE:
         ratios[:WIDE] = 1.0
         return
@@ -195,7 +195,7 @@ def _inner_ratios(places, state, columns, stride, level, v, low, size, balance, 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inner_logs(places, state, columns, stride, level, v, low, size, balance, logs):
-    """Write the log prior masses at a place above the lowest level for steps of many counts."""
+    """Write the log prior masses at a place above the lowest level, for steps of several counts."""
     logs[:] = 0.0
     if columns.size > SINGLE:
         return
@@ -207,7 +207,7 @@ def _inner_logs(places, state, columns, stride, level, v, low, size, balance, lo
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def weigh_alike(places, state, stride, balance):
-    """Write the factor per step by which the masses of each place's parts change when totals change.
+    """Write the balancing factor per step by which the masses of each place's parts are multiplied.
 
     A large concentration asks of every part that it grow, and of the place that it shrink, which come to nothing together. Apart,
     the masses of sums near the present one would be too small beside those of others. At a part of mean size a step up is even,
@@ -241,7 +241,7 @@ def _exp(x):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _normal_mass_ratio(gap, room, level, row, low, bend):
-    """Return the first ratio of successive masses of normal noise.
+    """Return the ratio of the first two masses of normal noise in a window.
 
     `bend` is half the second difference of the log mass: of one direction all places' are alike.
     """
@@ -253,7 +253,7 @@ def _normal_mass_ratio(gap, room, level, row, low, bend):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _normal_noises(gap, room, level, bend):
-    """Write the first ratios of normal noise at all lowest places.
+    """Write the ratio of the first two masses of normal noise, for every lowest place.
 
     `_normal_mass_ratio` gives one of these times that of a window's first step, which `room.begun` holds from the last one on.
     """
@@ -273,7 +273,7 @@ def _normal_noises(gap, room, level, bend):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _cumulate(ratios, ratio, curve, masses):
-    """Compute masses from their ratios times those of normal noise."""
+    """Compute masses from the prior's ratios of successive masses and those of normal noise."""
     masses[0] = mass = 1.0
     for i in range(1, masses.size):
         mass *= ratios[i] * ratio
@@ -283,7 +283,7 @@ def _cumulate(ratios, ratio, curve, masses):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _cumulate_narrow(ratios, ratio, curve, masses):
-    """Set `NARROW` masses as `_cumulate` does."""
+    """Compute the first `NARROW` masses as `_cumulate` does."""
     masses[0] = mass = 1.0
     for i in range(1, NARROW):
         mass *= ratios[i] * ratio
@@ -293,7 +293,7 @@ def _cumulate_narrow(ratios, ratio, curve, masses):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_noise(gap, room, level, row, stride, low, logs):
-    """Add the log masses of the noise at a place."""
+    """Add the log masses of the noise at a place for each step."""
     for k in range(room.first[level], room.first[level + 1]):
         d, far = gap[room.spot[k, 0] + row * room.spot[k, 1]], room.change[k] * stride
         slope, curve, reach = room.law[k, 0], room.law[k, 1], room.law[k, 2]
@@ -312,7 +312,7 @@ def _log_noise(gap, room, level, row, stride, low, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _message(tables, top, columns, stride, low, logs):
-    """Add the log density of the root's table under its normal law."""
+    """Add the log density of the root's table under its normal law, for each step along a direction."""
     lean, bend = 0.0, 0.0
     for k in range(columns.size):
         lean += sign(k) * tables.pull[columns[k]]
@@ -327,7 +327,7 @@ def _message(tables, top, columns, stride, low, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def log_prior_of_total(tables, total):
-    """Return the log prior of the root's total, interpolated linearly between known values."""
+    """Return the log prior of the root's total, by linear interpolation between tabulated totals."""
     x, log = tables.total, tables.log_total
     k, above = 1, x.size - 1
     while k < above:
@@ -339,7 +339,7 @@ def log_prior_of_total(tables, total):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _add_logs(logs, masses, size):
-    """Multiply masses by exponentials of logs, the largest 1."""
+    """Multiply masses by `exp(logs)`, scaled so that the largest factor is 1."""
     top = -np.inf
     for i in range(size):
         top = max(top, logs[i])
@@ -349,7 +349,7 @@ def _add_logs(logs, masses, size):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _keep(masses, own):
-    """Write masses scaled to the sum 1; return False if all are zero or some are too large.
+    """Write masses to `own`, scaled to the sum 1; return False if all are zero or some are too large.
 
     Loops of a length that is not known when they are compiled: those of a few known steps are written out, one by one.
     """
@@ -366,7 +366,7 @@ def _keep(masses, own):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _keep_wide(masses, size, tail, child, own):
-    """Multiply masses by the message of the parts' sums, and write them scaled to the sum 1."""
+    """Multiply a place's masses by the message of its parts, and write them to `own`, scaled to the sum 1."""
     total, parts = 0.0, tail[WIDE * (child + 1) : WIDE * (child + 2)]
     masses[size:WIDE] = 0.0
     for i in range(WIDE):
@@ -382,7 +382,7 @@ def _keep_wide(masses, size, tail, child, own):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_of_ratios(ratios, size, logs):
-    """Compute log masses from their ratios, with 0 first."""
+    """Compute log masses from the ratios of successive masses; the first is 0."""
     logs[:] = 0.0
     for i in range(1, size):
         logs[i] = logs[i - 1] + math.log(ratios[i])
@@ -390,7 +390,7 @@ def _log_of_ratios(ratios, size, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _weigh_by_logs(places, tables, state, work, columns, stride, level, room, v):
-    """Compute a place's law from the prior's ratios and the log noise; return False if rounding left no mass."""
+    """Compute the law of a place's steps from the prior's ratios and the log noise; return False if rounding left no mass."""
     last, row, at = places.level_ptr.size - 2, v - places.level_ptr[level], message_at(places, v)
     low, size, masses, long = work.ends[v, 0], work.ends[v, 1], room.masses, stride > LONGEST
     logs = room.logs[: NARROW if level == last else WIDE]
@@ -426,7 +426,7 @@ def _weigh_by_logs(places, tables, state, work, columns, stride, level, room, v)
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def weigh_places(rng, places, tables, moves, state, work, columns, stride, level, room):
-    """Compute the law of every place of a level, prior times noise; return False if rounding left no mass."""
+    """Compute the law of the steps of every place of a level, prior times noise; return False if rounding left no mass."""
     last, first, masses = places.level_ptr.size - 2, places.level_ptr[level], room.masses
     given = tables.total.size > 0 and columns.size == SINGLE
     normal, bend = level > 0 or (tables.pull.size == 0 and not given), 0.0

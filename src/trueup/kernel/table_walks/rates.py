@@ -1,4 +1,4 @@
-"""Gamma variables behind the counts of histograms on a hierarchy, and persons who move with them.
+"""Gamma variables whose normalised values split the counts of histograms on a hierarchy, and moves of persons with them.
 
 The prior is that of counts which are multinomial given gamma numbers. The total T of a place above the lowest is shared among
 its parts in proportion to numbers Gamma(a), among the lowest ones that are inhabited alone. The total of a lowest place is
@@ -57,7 +57,7 @@ def _weighted_sums(held, kappa, s):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _fitted(held, kappa, power, around):
-    """Return scale and second shape of a beta prime law near that of a size."""
+    """Return scale and second shape of a beta prime law that approximates the conditional law of a size."""
     s = 0.0
     for j in range(held.size):
         s += held[j] / kappa[j]
@@ -72,7 +72,7 @@ def _fitted(held, kappa, power, around):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _draw_size(rng, held, kappa, power, around, s):
-    """Propose a size from a beta prime law near its own, and accept or keep the old one."""
+    """Draw a size by a Metropolis step, proposed from an approximating beta prime law; return the new or the old size."""
     scale, shape = _fitted(held, kappa, power, around)
     if not 0.0 < shape < np.inf:
         return s
@@ -88,7 +88,7 @@ def _draw_size(rng, held, kappa, power, around, s):
 
 @njit(cache=True, error_model="numpy")
 def draw_sizes(rng, places, state):
-    """Draw the size of every lowest place, and the cell of its extra person."""
+    """Draw the auxiliary size of every lowest place, and the cell of the one extra person that goes with it."""
     last, first = places.level_ptr.size - 2, places.level_ptr[-2]
     x, theta, size, spare, kappa = state.x, state.theta, state.size, state.spare, state.kappa[last]
     held = np.empty(kappa.size)
@@ -113,7 +113,7 @@ def draw_sizes(rng, places, state):
 
 
 class Rates(NamedTuple):
-    """Gamma variables, the changes of a move, and scratch arrays.
+    """Gamma variables of totals and cells, the changes of one move, and scratch arrays.
 
     Attributes
     ----------
@@ -132,11 +132,11 @@ class Rates(NamedTuple):
     top
         `(n,)` what the root's table changes by, where a normal law of it is known.
     counts
-        How many cells are changed, and how many measured values.
+        Number of changed cells, and number of changed measured values.
     at, by
         `(k, 2)` place and column, and by how much.
     touched, seen, shift
-        Which measured values change, and their table `(values, 2)`; whether they do, and by how much `(values,)`.
+        Changed measured values with their tables `(values, 2)`; `(values,)` flags of the changed ones, and their changes.
     """
 
     share: NDArray[np.float64]
@@ -158,7 +158,7 @@ class Rates(NamedTuple):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def draw_rates_of_places(rng, places, state, rates):
-    """Draw all gamma numbers given the counts."""
+    """Draw all gamma variables given the counts."""
     last, first = places.level_ptr.size - 2, places.level_ptr[-2]
     rates.share[0] = rng.standard_gamma(state.total[0] + 1.0)
     for level in range(1, last + 1):
@@ -178,7 +178,7 @@ def draw_rates_of_places(rng, places, state, rates):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def find_places(places, above):
-    """Write the place on each level to which a lowest place belongs."""
+    """Write, for every lowest place, the place on each level that contains it."""
     last, first = places.level_ptr.size - 2, places.level_ptr[-2]
     for row in range(above.shape[1]):
         v = first + row
@@ -189,7 +189,7 @@ def find_places(places, above):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def draw_sizes_from(rng, state, rates):
-    """Draw sizes, and the cell of each one's extra person, given the gamma variables."""
+    """Draw the auxiliary size of every lowest place, and the cell of its extra person, given the gamma variables."""
     for row in range(len(state.x)):
         whole = rates.cell[row].sum()
         if whole > 0.0:
@@ -204,7 +204,7 @@ def draw_sizes_from(rng, state, rates):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def change(tables, rates, row, j, by):
-    """Record the change of a cell, and those of the measured values."""
+    """Record the change of a cell, and the changes of the measured values that contain the cell."""
     k = rates.counts[0]
     rates.at[k, 0], rates.at[k, 1], rates.by[k] = row, j, by
     rates.counts[0] += 1
@@ -219,7 +219,7 @@ def change(tables, rates, row, j, by):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_mass(tables, r, y):
-    """Return the log mass of the noise at a difference."""
+    """Return the log mass of the noise of table r at the difference y."""
     if tables.bound[r] != 0:
         return 0.0 if tables.bound[r] * y >= -BOUND_TOLERANCE_COUNTS else -np.inf
     away = abs(y)
@@ -232,7 +232,7 @@ def _log_mass(tables, r, y):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def log_noise(tables, state, rates):
-    """Return the log ratio of noise masses, and of the root's total, after and before the recorded changes."""
+    """Return the log ratio of the densities of noise and of the root's total, after and before the recorded changes."""
     log = 0.0
     if tables.total.size:
         moved = rates.by[: rates.counts[0]].sum()
@@ -275,7 +275,7 @@ def settle_change(places, state, rates, taken):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def how_many_go(rng, count, weight, whole):
-    """Draw how many of a count go to a part with weight `weight` out of `whole`."""
+    """Draw the number of `count` persons that go to a part with the weight `weight` out of `whole`."""
     if count == 0 or not weight > 0.0:
         return 0
     return count if weight >= whole else rng.binomial(count, weight / whole)
@@ -283,7 +283,7 @@ def how_many_go(rng, count, weight, whole):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def leave(rng, places, tables, state, rates, level, v, chance):
-    """Remove each person of a place with a given probability; return how many leave."""
+    """Remove each person below a place with a given probability; return the number of persons removed."""
     first, low, high, gone = places.level_ptr[-2], v, v + 1, 0
     for _ in range(level, places.level_ptr.size - 2):
         low, high = places.child_ptr[low], places.child_ptr[high]
@@ -299,7 +299,7 @@ def leave(rng, places, tables, state, rates, level, v, chance):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def arrive(rng, places, tables, state, rates, level, v, count):
-    """Distribute arriving persons among a place's parts and their cells; return False if no rate is left."""
+    """Distribute arriving persons among all parts and cells below a place; return False if no rate is left."""
     first, last, low, high, well = places.level_ptr[-2], places.level_ptr.size - 2, v, v + 1, True
     rates.arrived[v] = count
     for _ in range(level, last):

@@ -1,4 +1,4 @@
-"""Weights of parts in splits of totals, given by public numbers.
+"""Weights of the parts among which totals are split, computed from public numbers.
 
 The parameter of a part is its level's concentration a times its weight: 1, or of C siblings, m their public shares and z their
 covariates, `w_c = C m_c exp(z_c . slope) / sum_d m_d exp(z_d . slope)`, whichever of them are inhabited. So empty places are
@@ -29,7 +29,7 @@ MAX_PRODUCT = 1e120
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def parts(places, state, v):
-    """Return the total weight of the parts among which a place's total is split, without uninhabited ones."""
+    """Return the total weight of the parts among which a place's total is split; uninhabited parts do not count."""
     first, stop, last = places.child_ptr[v], places.child_ptr[v + 1], places.level_ptr[-2]
     if first < last:
         return float(stop - first)
@@ -41,7 +41,7 @@ def parts(places, state, v):
 
 @njit(cache=True, error_model="numpy")
 def weigh_parts(places, state):
-    """Compute the weights of all parts from their public numbers."""
+    """Compute the weights of all parts from public shares and covariates."""
     weight, first = state.weight, 1
     while first < weight.size:
         stop, top, whole = first, -np.inf, 0.0
@@ -61,7 +61,7 @@ def weigh_parts(places, state):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def draw_each(rng, places, state, p, rate):
-    """Draw, one by one, which parts of a place without persons are inhabited."""
+    """Draw, one after the other, which parts of place p without persons are inhabited."""
     first, stop, last, lived = places.child_ptr[p], places.child_ptr[p + 1], places.level_ptr[-2], 0
     for v in range(first, stop):
         lived += state.inhabited[v - last]
@@ -85,7 +85,7 @@ def log_rise(x, b):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def risen(x, b, total, product):
-    """Multiply `exp(total) product` by `Gamma(x + b) / Gamma(b)`, with one log for many products."""
+    """Return `total, product` after multiplying `exp(total) product` by `Gamma(x + b) / Gamma(b)`, with few logarithms."""
     if x >= PRODUCT:
         return total + math.lgamma(x + b) - math.lgamma(b), product
     for i in range(x):
@@ -97,7 +97,7 @@ def risen(x, b, total, product):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def log_totals(places, state, level, a):
-    """Return the log density of a given the totals."""
+    """Return the log density of the concentration `a` of a level's splits given the totals."""
     total, product, known, less = 0.0, 1.0, 0.0, 0.0
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
         own = a * state.weight[v]

@@ -46,7 +46,7 @@ def most_children(child_ptr):
 
 @njit(cache=True)
 def fuse(own, below):
-    """Combine two variances of one total; return the gain of the node's own value, and the combined variance."""
+    """Return the gain of a node's own value, and the variance of the combination of two values of one total."""
     if own == np.inf or (below == 0.0 and own > 0.0):
         return 0.0, below
     if own == 0.0 or below == np.inf:
@@ -90,7 +90,7 @@ def messages(child_ptr, variance):
 
 @njit(cache=True)
 def shares(child_ptr, spread):
-    """Return the share of its parent's correction that each node takes, V_c / U with its limits, (n,)."""
+    """Return the share (n,) that each node takes of its parent's correction: V_c / U, with its limits."""
     share = np.zeros(spread.size)
     for v in range(spread.size):
         a, b = child_ptr[v], child_ptr[v + 1]

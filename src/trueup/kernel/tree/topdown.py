@@ -30,7 +30,7 @@ from trueup.kernel.tree.whole import propagate
 
 @njit(cache=True)
 def project_part(a, b, spread, lower, upper, total, x, free):
-    """Project the parts ``a .. b - 1`` of ``x`` in place; ``free`` is scratch of at least ``b - a``."""
+    """Project the parts ``a .. b - 1`` of ``x`` in place onto the given total, within their bounds; ``free`` is scratch."""
     unmeasured = 0
     low, high, kept = 0.0, 0.0, 0.0
     for c in range(a, b):
@@ -60,7 +60,7 @@ def project_part(a, b, spread, lower, upper, total, x, free):
 
 @njit(cache=True)
 def _fix_variables(free, size, spread, lower, upper, total, x):
-    """Fix parts at their bounds until the remaining price moves no other part across its bound."""
+    """Fix parts at their bounds until the multiplier moves no other part across its bound."""
     equal = size > 0 and spread[free[0]] == np.inf  # all of them are: any common variance will do
     while size > 0:
         value, room = 0.0, 0.0
@@ -116,11 +116,11 @@ def topdown(
     values
         Measured counts, (n,) or (b, n).
     weights
-        What `messages` says of the tree and the variances, where it is known already.
+        Result of `messages` for the tree and the variances, if it is known already.
     overwrite_bounds
-        Whether the bounds are the caller's to lose, which saves the memory of two copies.
+        True if the bounds may be overwritten, which saves the memory of two copies.
     shrink
-        Whether small counts beside others at their bounds are shrunk (`trueup.kernel.tree.topdown`).
+        True to shrink small counts beside others at their bounds (see `trueup.kernel.tree.topdown`).
 
     Returns
     -------
@@ -153,7 +153,7 @@ def topdown(
 
 @njit(cache=True)
 def topdown_rows(child_ptr, exact, gain, spread, lower, upper, low, high, values, shrink):
-    """Reconcile the rows of ``values`` (b, n) in place by `topdown`, from `messages`; ``low`` and ``high`` (n,) are scratch."""
+    """Reconcile each row of ``values`` (b, n) in place, as `topdown` does; ``low`` and ``high`` (n,) are scratch."""
     most = most_children(child_ptr)
     free, estimates = np.empty(most, np.int64), np.empty(most)
     for i in range(values.shape[0]):
@@ -175,7 +175,7 @@ def topdown_rows(child_ptr, exact, gain, spread, lower, upper, low, high, values
 
 @njit(cache=True)
 def attainable(child_ptr, exact, lower, upper, values, low, high):
-    """Write the totals that bounds and exact values allow into ``low`` and ``high``.
+    """Write the smallest and largest totals that bounds and exact values allow into ``low`` and ``high``.
 
     Returns -1, or the first node that has none.
     """
@@ -194,7 +194,7 @@ MAX_NEWTON_STEPS, PRECISE = 30, 1e-10
 
 @njit(cache=True)
 def shrink_part(a, b, spread, lower, upper, total, estimates, x):
-    """Shrink the projected parts ``a .. b - 1`` of ``x`` in place, given their earlier ``estimates`` (b - a,).
+    """Shrink the projected parts ``a .. b - 1`` of ``x`` a little towards their lower bounds, in place; their sum is kept.
 
     Left as projected where a part that is not exact has no measurement, a variance below 36 or an upper bound.
     """
@@ -237,7 +237,7 @@ def shrink_part(a, b, spread, lower, upper, total, estimates, x):
 
 @njit(cache=True)
 def _shrunk(variance, y, threshold):
-    """Return the shrunken excess of a part that lies y above its bound, and its derivative by y."""
+    """Return the shrunken excess over the bound of a part that lies y above it, and the derivative by y."""
     if y <= 0.0 or variance == 0.0:
         return 0.0, 0.0
     share = SHARE * min(1.0, threshold * math.sqrt(variance))

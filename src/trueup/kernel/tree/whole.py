@@ -85,7 +85,7 @@ def conflict(child_ptr: np.ndarray, lower: np.ndarray, upper: np.ndarray, node: 
     lower, upper
         The bounds as given to `propagate` (before it tightened them), (n,).
     node
-        What `propagate` returned.
+        The node that `propagate` returned.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def _frontier(child_ptr: np.ndarray, own: np.ndarray, tight: np.ndarray, node: i
 
 
 def _enough(demands: dict[int, float], limit: float) -> set[int]:
-    """Return the fewest demands that together exceed the limit."""
+    """Return a smallest set of demands that together exceed the limit."""
     if not demands or min(demands.values()) < 0.0:  # none: the value of a leaf against its own bound
         return set(demands)
     chosen, total = set(), 0.0
@@ -197,7 +197,7 @@ def _round_rows(child_ptr, weight, values, seeds):
 
 @njit(cache=True)
 def _least_costs(child_ptr, weight, values, seed, low, marginal, order, ties):
-    """Compute, from the leaves up, each node's lower choice and the cost of one more (inf: impossible)."""
+    """Compute, from the leaves up, each node's lower count and the marginal cost of one more (inf: impossible)."""
     for v in range(values.size - 1, -1, -1):
         low[v], fraction = split_total(values[v])
         marginal[v] = weight[v] * (1.0 - 2.0 * fraction) if fraction > 0.0 else np.inf
@@ -216,7 +216,7 @@ def _least_costs(child_ptr, weight, values, seed, low, marginal, order, ties):
 
 @njit(cache=True)
 def _carry_out(child_ptr, seed, chosen, marginal, order, ties):
-    """Round up, from the root down, the children with the smallest marginal costs."""
+    """Round up, from the root down, those children of each node that have the smallest marginal costs."""
     chosen[0] += marginal[0] < 0.0
     for v in range(chosen.size):
         a, b = child_ptr[v], child_ptr[v + 1]
@@ -242,7 +242,7 @@ def split_total(value):
 
 @njit(cache=True)
 def _open(a, b, marginal, order):
-    """List the nodes that can be rounded either way; return how many there are."""
+    """Write the nodes that can be rounded either way to `order`; return the number of these nodes."""
     size = 0
     for c in range(a, b):
         if marginal[c] < np.inf:
@@ -262,7 +262,7 @@ def hashed(node, seed):
 
 @njit(cache=True)
 def _select(order, ties, size, rank, marginal, seed):
-    """Move the ``rank`` cheapest to the front (quickselect), ties by hash, and return the next one."""
+    """Move the ``rank`` cheapest nodes to the front (quickselect), ties by hash, and return the next node."""
     for k in range(size):
         ties[k] = hashed(order[k], seed)
     first, last = 0, size - 1
