@@ -1,4 +1,4 @@
-"""`python -m trueup`."""
+"""Entry point of `python -m trueup`, which runs the command line."""
 
 from trueup.cli import main
 

@@ -1,4 +1,4 @@
-"""Text of numbers for readers, exact positive rationals, and records shown in three lines."""
+"""Formatting of numbers for readers, reading of exact positive rationals, and records displayed in three lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHOLE_FROM = 100_000
 
 
 def to_digits(value: float, many: int) -> str:
-    """Return a number to so many significant digits, as text.
+    """Return a number as text with a given number of significant digits.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def to_digits(value: float, many: int) -> str:
 
 
 def error_digit(error: float, value: float) -> str:
-    """Return a value's Monte Carlo error as one digit, or 0 if it is only a rounding error.
+    """Return the Monte Carlo error of a value to one digit, or 0 if it is only a rounding error.
 
     Examples
     --------
@@ -67,7 +67,7 @@ _LONGEST = 2000
 
 
 def rational(value: object, what: str = "value") -> Fraction:
-    """Read an exact positive rational: `"1/2"`, `"0.1"`, `"1e-3"`, an int, a Fraction, a Decimal.
+    """Return the exact positive fraction that is given as `"1/2"`, `"0.1"`, `"1e-3"`, an int, a Fraction or a Decimal.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def _unreadable(value: object, what: str) -> SpecError:
 
 
 def _short_value(value: object) -> str:
-    """Return a short value as it was written, or else the name of its type."""
+    """Return a short value as it was written, otherwise the name of its type."""
     if isinstance(value, str | int | float | Fraction | Decimal) and len(text := repr(value)) <= 40:
         return text
     return f"a {type(value).__name__}"

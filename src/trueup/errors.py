@@ -1,4 +1,4 @@
-"""Every error that trueup raises on purpose.
+"""Exceptions that trueup raises on purpose.
 
 One rule: an error says what was given (labels and types, never a count that came from
 confidential data), what is needed, and what to do.
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class TrueupError(ValueError):
-    """An error with what was given, what is needed and what to do, in a user's words.
+    """An error that says in the user's words what was given, what is needed, and what to do.
 
     Attributes
     ----------
@@ -57,11 +57,11 @@ def _rebuild(kind: type[TrueupError], given: str, needed: str, remedy: str, abou
 
 
 class SpecError(TrueupError):
-    """A spec, or an argument in its role, that cannot be read or contradicts itself."""
+    """A spec or an argument that cannot be read or that contradicts itself."""
 
 
 class DataError(TrueupError):
-    """A table, geography or measurement file that is not what the spec says it is."""
+    """A table, geography or measurement file that is not as the spec describes it."""
 
 
 class InfeasibleError(TrueupError):
@@ -69,7 +69,7 @@ class InfeasibleError(TrueupError):
 
 
 class PrivacyError(TrueupError):
-    """A request to publish or draw something that the privacy guarantee does not cover."""
+    """A request to publish or draw something that the privacy guarantee does not allow."""
 
 
 class BudgetError(TrueupError):
@@ -79,29 +79,29 @@ class BudgetError(TrueupError):
 
 
 class LedgerError(BudgetError):
-    """A ledger that cannot be reached, read or written: it has neither granted nor refused anything."""
+    """A ledger that cannot be reached, read or written, so that nothing was granted or refused."""
 
     exit_code = 1
 
 
 class BundleError(TrueupError):
-    """A bundle on disk that is missing, damaged, of another kind, or in the way."""
+    """A bundle on disk that is missing, damaged or of another kind, or a path that is occupied."""
 
 
 class BusyError(BundleError):
-    """A folder on which another process works; the same command succeeds once that process has ended."""
+    """A folder on which another process works; the command can be repeated once that process has ended."""
 
     exit_code = 4
 
 
 class ResourceError(BundleError):
-    """Space, memory, a permission or a worker that the system refused; nothing is wrong with what was given."""
+    """Disk space, memory, a permission or a worker that the system did not provide, although the input is valid."""
 
     exit_code = 1
 
 
 class ConvergenceError(TrueupError):
-    """A solver or a chain that stopped before its answer was reliable."""
+    """A solver or a Markov chain that stopped before its result was reliable."""
 
     exit_code = 5
 
@@ -122,7 +122,7 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
 
 
 def load_extra(module: str, extra: str) -> Any:
-    """Import a package that an extra installs.
+    """Import and return a package that an optional extra installs; raise an error that names the extra otherwise.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def load_extra(module: str, extra: str) -> Any:
 
 
 def place_of(error: BaseException) -> str:
-    """Return the file and line at which an unforeseen error was raised, without its message, which may quote data.
+    """Return the file and line at which an unforeseen error was raised; its message is left out, because it may quote data.
 
     Examples
     --------

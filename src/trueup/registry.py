@@ -10,7 +10,7 @@ K = TypeVar("K")
 
 
 class Registry(Sequence[type[K]]):
-    """The classes of one kind by name, the preferred one first.
+    """The classes of one kind by name, with the preferred class first.
 
     Parameters
     ----------
@@ -41,15 +41,15 @@ class Registry(Sequence[type[K]]):
         return getattr(import_module(module), kind)
 
     def handling(self, structure: str) -> Iterator[type[K]]:
-        """Yield the classes that can handle a structure, in order."""
+        """Yield the classes that support a structure, in order of preference."""
         return (self[at] for at, stated in enumerate(self.stated) if stated is None or structure in stated)
 
     def named(self, name: str) -> type[K]:
-        """Return the class with a name in specs, one of `names`."""
+        """Return the class that has a name in specs."""
         return self[self.names.index(name)]
 
     def attribute(self, name: str) -> Any:
-        """Return the class with a Python name, for a package's `__getattr__`."""
+        """Return the class that has a name in Python, for a package's `__getattr__`."""
         for at, (_, _, kind) in enumerate(self._homes):
             if kind == name:
                 return self[at]

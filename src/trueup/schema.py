@@ -1,4 +1,4 @@
-"""The JSON Schema of a spec, with every law and every method."""
+"""The JSON Schema of specs, with the parameters of every noise law and method."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def spec_schema() -> dict[str, Any]:
 
 
 def published_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the spec of tables that somebody else published.
+    """Return the JSON Schema of specs of tables that somebody else published.
 
     Examples
     --------
@@ -71,7 +71,7 @@ _ANY_METHOD = {
 
 
 def _shared_of_infer() -> dict[str, Any]:
-    """Return the entries of `[infer]` that are not parameters of a method."""
+    """Return the schema entries of `[infer]` that are not parameters of a method."""
     minutes = {
         "type": "number",
         "minimum": MIN_MINUTES,
@@ -82,7 +82,7 @@ def _shared_of_infer() -> dict[str, Any]:
 
 
 def _add_methods(schema: dict, verb: str, kinds: Sequence[type], shared: dict, unnamed: dict) -> None:
-    """Add to the schema a verb's methods with their parameters."""
+    """Add the methods of a verb, with their parameters, to the schema."""
     methods = {f"method:{kind.name}": _method_schema(kind, shared) for kind in kinds}
     for method in methods.values():
         schema["$defs"] |= method.pop("$defs", {})  # references are resolved at the root

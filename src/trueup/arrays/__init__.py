@@ -1,4 +1,4 @@
-"""Functions on NumPy arrays alone, without spec or files: a vector of counts and a matrix of constraints.
+"""Functions on NumPy arrays alone, without spec or files: vectors of counts with matrices of constraints.
 
 The verbs stand on these functions: a spec's problem is lowered to arrays and calls them. Names are loaded when first used.
 """

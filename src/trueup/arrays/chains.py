@@ -24,14 +24,14 @@ MAX_JUMP_SCALE = 10**6
 
 @dataclass(frozen=True, eq=False)
 class JudgedChain:
-    """The judgement of a chain by coupled pairs and chains from dispersed starts.
+    """The judgement of a Markov chain by pairs of coupled chains and by chains from dispersed starts.
 
     Attributes
     ----------
     meeting
-        (pairs,) steps until the two chains of a pair had met; -1 where they had not.
+        Steps `(pairs,)` until the two chains of a pair met, or -1 if they did not.
     lag
-        How many steps the first chain of a pair is ahead.
+        Number of steps by which the first chain of a pair is ahead.
     r_hat, effective
         (n,) R-hat and effective size of each cell over the second half of four chains; NaN of a cell that A leaves free and that
         never changed in them.
@@ -50,11 +50,11 @@ class JudgedChain:
 
     @property
     def met(self) -> int:
-        """Return how many pairs of chains have met; the bound needs all of them."""
+        """Return the number of pairs of chains that have met; the bound holds only if all have."""
         return int((self.meeting >= 0).sum())
 
     def distance(self, steps: ArrayLike) -> Reals:
-        """Bound the total variation distance between the chain's law after some steps and its limit, by at most 1.
+        """Bound from above, by at most 1, the total variation distance of the chain's law after some steps from its limit.
 
         It is the mean over pairs of `max(0, ceil((meeting - lag - t) / lag))`, and 1 unless all pairs met. N pairs certify
         nothing below about 3 / N, and a simulated bound is no delta of differential privacy.
@@ -66,7 +66,7 @@ class JudgedChain:
         return np.minimum(np.maximum(late, 0).mean(axis=-1), 1.0)
 
     def _repr_svg_(self) -> str:
-        """Draw the bound over the steps."""
+        """Return an SVG picture of the distance bound against the number of steps."""
         at = np.linspace(0, self.steps, 201)
         points = " ".join(f"{40 + 1.7 * k:.1f},{170 - 150 * d:.1f}" for k, d in enumerate(self.distance(at)))
         text = 'font-family="sans-serif" font-size="11"'
@@ -158,7 +158,7 @@ def judge_chain(
 
 
 def _moves(A: Matrix, moves: Matrix | None) -> Integers:
-    """Return the moves that are given, or a basis of the lattice of A."""
+    """Return the given moves, or else a basis of the lattice `A v = 0` as rows."""
     n = column_count(A)
     lattice = Lattice.of(n, A)
     if moves is None:
@@ -183,7 +183,7 @@ def _moves(A: Matrix, moves: Matrix | None) -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class _Chain:
-    """Parallel Markov chains, each a row of coefficients on the moves."""
+    """Parallel Markov chains, each with a row of integer coefficients of the moves."""
 
     moves: Integers
     rate: float
@@ -192,7 +192,7 @@ class _Chain:
     rng: np.random.Generator
 
     def meetings(self, pairs: int, spread: float, lag: int, steps: int) -> Integers:
-        """Return the step at which each pair of chains met, or -1 if it has not met."""
+        """Return the step `(pairs,)` at which each pair of chains met, or -1 if it has not met."""
         first, second = self._start(pairs, spread), self._start(pairs, spread)
         for _ in range(lag):
             self._move(first, self._jumps(first.shape, self.jump))
@@ -230,13 +230,12 @@ class _Chain:
         )
 
     def _jumps(self, shape: tuple[int, ...], scale: float) -> Integers:
-        """Draw double geometric coefficients."""
+        """Draw proposed jumps: differences of two independent geometric numbers."""
         drawn = np.floor(scale * self.rng.standard_exponential((2, *shape)))
         return (drawn[0] - drawn[1]).astype(np.int64)
 
     def _coupled(self, jumps: Integers, apart: Integers) -> Integers:
-        """Draw the jumps of the paired chains, which land on the same points as often as possible (Thorisson's maximal
-        coupling).
+        """Draw the jumps of paired chains so that both land on the same point as often as possible (Thorisson's coupling).
         """
         log = -self.rng.standard_exponential(jumps.shape)
         together = jumps + apart
@@ -252,7 +251,7 @@ class _Chain:
         return out
 
     def _move(self, at: Integers, jumps: Integers, uniform: Reals | None = None) -> int:
-        """Accept or refuse a jump of every chain in place; return how many were accepted."""
+        """Accept or reject a jump of every chain in place; return the number accepted."""
         log = -self.rng.standard_exponential(len(at)) if uniform is None else uniform
         accepted = log < self.rate * (self._size(at) - self._size(at + jumps))
         at[accepted] += jumps[accepted]

@@ -26,7 +26,7 @@ N = TypeVar("N", LatticeLaw, NoiseWithin)
 
 
 class NoisyCounts(NamedTuple, Generic[N]):
-    """Noisy counts, with the law of their noise.
+    """Noisy counts, and the law of the noise in them.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class NoisyCounts(NamedTuple, Generic[N]):
 def sample(
     law: Law | LatticeLaw, size: int | tuple[int, ...] = 1, rng: np.random.Generator | None = None
 ) -> Integers:
-    """Draw independent values of a law, exactly.
+    """Draw independent values from a noise law, exactly.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def noise_keeping(
     slowest: float = 60.0,
     charge: Charge | None = None,
 ) -> NoisyCounts[LatticeLaw]:
-    """Return counts with whole noise that changes none of the sums `A x`.
+    """Return counts plus integer noise that leaves all sums `A x` unchanged.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def noise_within(
     slowest: float = 60.0,
     charge: Charge | None = None,
 ) -> NoisyCounts[NoiseWithin]:
-    """Return counts with whole-number noise that stay within the feasible set.
+    """Return counts plus integer noise that stay within the feasible set.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def noise_within(
 def add_up(
     x: ArrayLike, parents: ArrayLike, *, epsilon: Number, slowest: float = 60.0, charge: Charge | None = None
 ) -> NoisyCounts[LatticeLaw]:
-    """Return noisy counts of a total and its parts, or of a tree, whose noise is drawn so that they add up.
+    """Return noisy counts of a total and its parts, or of a tree, with noise drawn so that the counts add up.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ MAX_FINITE_REAL = 1e100
 
 
 def exact_number(value: Number, what: str) -> Fraction:
-    """Read a positive number as it is written: the float 0.1 is one tenth.
+    """Return a positive number as an exact fraction, as it is written: the float 0.1 is one tenth.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def exact_number(value: Number, what: str) -> Fraction:
 
 
 def exact_or_zero(value: Number, what: str) -> Fraction:
-    """Read an exact number as `exact_number` does, or zero.
+    """Return a number that is zero or positive as an exact fraction, as `exact_number` reads it.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def exact_or_zero(value: Number, what: str) -> Fraction:
 
 
 def whole_vector(values: ArrayLike, what: str) -> NDArray[np.int64]:
-    """Read whole numbers below 2^62 in size, `(n,)`, without quoting them in messages.
+    """Return whole numbers `(n,)` below 2^62 in absolute value; error messages do not quote them.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def real_vector(
     where: NDArray[np.bool_] | None = None,
     infinite: bool = False,
 ) -> NDArray[np.float64]:
-    """Read numbers `(n,)`, finite unless infinite ones are allowed; a single number is repeated `size` times.
+    """Return real numbers `(n,)`, finite unless infinite ones are allowed; repeat a single number `size` times.
 
     Those that are not looked for (`where` is False) become zero, whatever they are.
 
@@ -114,7 +114,7 @@ def real_vector(
 
 
 def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
-    """Read a matrix `(m, n)` of finite numbers, dense or sparse; one row may come as a vector.
+    """Return a matrix `(m, n)` of finite numbers, given dense, sparse or, for one row, as a vector.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
 
 
 def check_generator(rng: object) -> None:
-    """Refuse anything that cannot draw, such as a seed."""
+    """Refuse an object that is no random number generator, such as a seed."""
     if not isinstance(rng, np.random.Generator):
         raise SpecError(
             f"the argument rng is of type {type(rng).__name__}",
@@ -150,14 +150,14 @@ def check_generator(rng: object) -> None:
 
 
 def check_draws(draws: object, what: str = "draws", each: int = 1) -> None:
-    """Refuse a number of draws that is not a whole number above zero, or that would not fit in any memory."""
+    """Refuse a number of draws that is not a positive whole number, or whose arrays would fit in no memory."""
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
         raise SpecError(f"{what} is {draws!r}", needed="a whole number above zero")
     check_room(int(draws) * each)
 
 
 def check_room(values: int) -> None:
-    """Refuse arrays of more values than fit in memory anywhere."""
+    """Refuse arrays with more values than any memory holds."""
     if values > MOST_VALUES:
         needed = f"at most {MOST_VALUES:,} values at once"
         raise SpecError(

@@ -41,14 +41,14 @@ SLACK, MARGIN = 1e-9, 1e-9
 
 @dataclass(frozen=True, eq=False)
 class FeasiblePart:
-    """Cells that share rules with no other cells.
+    """A set of cells that share rules with no other cells, with the way in which noise on it is drawn.
 
     Attributes
     ----------
     cells
-        Which they are.
+        Positions of the cells.
     how
-        How they are drawn, and what is known of their loss.
+        Words on how they are drawn and what is known of the loss.
     rate
         Of `exp(-rate |x - y|_1)`.
     draw
@@ -71,7 +71,7 @@ class FeasiblePart:
     reach: Callable[[float], float] = lambda _: inf
 
     def tail(self, probability: float) -> float:
-        """Return a count that a cell's noise exceeds with at most the given probability."""
+        """Return a bound (counts) that the noise of a cell exceeds with at most the given probability."""
         return min(self.widest, self.reach(probability))
 
 
@@ -87,7 +87,7 @@ class Rules:
     least: Reals
 
     def among(self, cells: Integers) -> Rules:
-        """Return the rules of some cells."""
+        """Return the rules restricted to some cells."""
         kept, rows = self.kept[:, cells], self.rows[:, cells]
         mine, own = (np.flatnonzero(np.diff(each.indptr)) for each in (kept, rows))
         return Rules(
@@ -95,12 +95,12 @@ class Rules:
         )
 
     def check(self, x: Integers) -> None:
-        """Refuse counts that are outside the set."""
+        """Refuse counts outside the feasible set."""
         if x.size != self.low.size or (self.kept @ x != self.sums).any() or not self.hold(x[None])[0]:
             raise DataError("the counts break a rule of the set", needed="counts that obey every rule")
 
     def hold(self, y: Integers) -> NDArray[np.bool_]:
-        """Return True for each vector of `(k, n)` that satisfies the rules other than the sums."""
+        """Return a mask of the vectors `(k, n)` that satisfy the bounds and inequalities; sums are not checked."""
         inside = ((y >= self.low) & (y <= self.high)).all(axis=1)
         off = SLACK + np.minimum(
             1e-12 * (np.abs(y) @ abs(self.rows).T), 0.25
@@ -112,7 +112,7 @@ PINNED = "one value, published as it is"
 
 
 def ruled(rules: Rules, cells: Integers, epsilon: Fraction, slowest: float, *, known: bool) -> FeasiblePart:
-    """Choose how to draw cells that share rules."""
+    """Choose how to draw noise on cells that share rules; return them as a feasible part."""
     own = rules.among(cells)
     bounded = bool(np.isfinite([own.low, own.high]).any()) or own.rows.shape[0] > 0
     if bounded and known and (tables := _listed_tables(own)) is not None:
@@ -123,7 +123,7 @@ def ruled(rules: Rules, cells: Integers, epsilon: Fraction, slowest: float, *, k
 
 
 def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> FeasiblePart:
-    """Return the part of cells with equal bounds: two-sided geometric noise, drawn again until it is inside."""
+    """Return a part of cells with equal bounds, with two-sided geometric noise that is redrawn until it is within bounds."""
     width, open_ = float(high[0] - low[0]), low[0] == -inf and high[0] == inf
     if width == 0:
         return _pinned(cells)
@@ -180,7 +180,7 @@ def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Feasib
 
 
 def _side(rate: float, most: Reals) -> tuple[Reals, Reals]:
-    """Return `sum q^k` and `sum k q^k` for k from 1 to `most`, which may be infinite; `q = exp(-rate)`."""
+    """Return `sum q^k` and `sum k q^k` for k from 1 to `most`, with `q = exp(-rate)`; `most` may be infinite."""
     q, gap = exp(-rate), -np.expm1(-rate)
     last = np.exp(-rate * most)
     return q * (1 - last) / gap, q * (1 - last) / gap**2 - q * np.where(last > 0, most, 0.0) * last / gap
@@ -194,7 +194,7 @@ def _pinned(cells: Integers) -> FeasiblePart:
 
 
 def _listed_tables(own: Rules) -> Integers | None:
-    """List the tables of a part; return None if there are too many."""
+    """Return all tables of a part as rows, or None if there are too many."""
     matrix = scipy.sparse.csr_array(scipy.sparse.vstack([own.kept.astype(float), own.rows]))
     low: Reals = np.append(own.sums, own.least - SLACK).astype(float)
     high: Reals = np.append(own.sums, np.full(own.least.size, inf)).astype(float)
@@ -205,7 +205,7 @@ def _listed_tables(own: Rules) -> Integers | None:
 
 
 def _listed_part(cells: Integers, tables: Integers, epsilon: Fraction) -> FeasiblePart:
-    """Return a part with all its tables: the integer weight of each, and the loss as a maximum over all pairs."""
+    """Return a part that lists all its tables with integer weights; its loss is the maximum over all pairs of tables."""
     if len(tables) == 1:
         return _pinned(cells)
     apart = np.abs(tables[:, None, :] - tables).sum(axis=2)
@@ -265,7 +265,7 @@ def _by_sums(cells: Integers, own: Rules, epsilon: Fraction, *, known: bool) -> 
 
 
 def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bounded: bool) -> FeasiblePart:
-    """Return a part whose draws keep the sums and are repeated until they satisfy the other rules."""
+    """Return a part whose noise keeps the sums and is redrawn until the other rules hold."""
     rate = _rounded_down(float(epsilon) / 2) if bounded else epsilon
     try:
         law = bind(LatticeLaplace(rate), cells.size, own.kept, options={"slowest": slowest})
@@ -301,7 +301,7 @@ def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bound
 
 
 def _largest_rate(loss: Callable[[float], float], epsilon: float) -> float:
-    """Return a rate whose loss is at most epsilon and close to it."""
+    """Return a rate of noise whose privacy loss is at most epsilon, and close to it."""
     low, high = epsilon / 2, epsilon
     for _ in range(60):
         middle = (low + high) / 2
@@ -310,6 +310,6 @@ def _largest_rate(loss: Callable[[float], float], epsilon: float) -> float:
 
 
 def _rounded_down(rate: float) -> Fraction:
-    """Return a fraction of 30 bits just below."""
+    """Return a fraction of 30 bits that is at most a given rate, and close to it."""
     scale = 2.0 ** (30 - ceil(log2(rate)))
     return Fraction(floor(rate * scale)) / Fraction(scale)

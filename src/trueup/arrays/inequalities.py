@@ -38,7 +38,7 @@ MIN_ACCEPTED_SHARE = 1e-5
 
 @dataclass(frozen=True)
 class CountsPosterior:
-    """Draws of counts under rules.
+    """Draws from the posterior of counts under bounds, known sums and inequalities.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ def posterior_of_counts(
 
 
 def _with_its_sums(law: LatticeLaw, A: Matrix | None, n: int) -> Matrix:
-    """Return the rows of the sums that a law keeps, followed by the rows of A."""
+    """Return the rows of the sums that a noise law keeps, followed by the rows of A."""
     if law.lattice is None or law.lattice.n != n:
         raise SpecError(
             f"the law does not keep sums of {n} counts",
@@ -163,7 +163,7 @@ def _with_its_sums(law: LatticeLaw, A: Matrix | None, n: int) -> Matrix:
 
 
 def _headers(constraints: Constraints, each: Sequence[Law]) -> tuple[list[Measured], Integers]:
-    """Return a header for each law, and the order of the cells in these headers."""
+    """Return a header for each noise law, and the order in which these headers list the cells."""
     finest, n = constraints.cells.finest, constraints.cells.n
     at: dict[Law, list[int]] = {}
     for i in range(n):
@@ -177,7 +177,7 @@ def _headers(constraints: Constraints, each: Sequence[Law]) -> tuple[list[Measur
 def _rules(
     z: Integers | Reals, A: Matrix | None, sums: ArrayLike | None, R: Matrix | None, least: ArrayLike
 ) -> list[LinearRule]:
-    """Return known sums and inequalities as linear rules on cells that are named by their numbers."""
+    """Return known sums and inequalities as linear rules that name each cell by its number."""
     none = np.zeros((0, z.size))
     kept, rows = (
         matrix_rows(none if A is None else A, z.size, "A"),
@@ -197,7 +197,7 @@ def _rules(
 
 
 def _constraints(box: tuple[Reals, Reals], rules: list[LinearRule]) -> Constraints:
-    """Return the constraints of the cells of one place."""
+    """Return the constraints on the cells of a single place."""
     low, high = box
     attribute = Attribute("cell", tuple(map(str, range(low.size))))
     cells = Cells(Tree.from_columns(["all"], [{}]), (attribute,))

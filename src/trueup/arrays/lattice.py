@@ -55,7 +55,7 @@ def law_keeping(
     norm: Norm = "l1",
     slowest: float = 60.0,
 ) -> LatticeLaw:
-    """Return the law of noise that keeps `A x`, with mass proportional to `exp(-epsilon |v|)` or `exp(-rho |v|_2^2)`.
+    """Return the noise law that keeps `A x`, with mass proportional to `exp(-epsilon |v|)` or `exp(-rho |v|_2^2)`.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def law_keeping(
 
 
 def kept_sums(lattice: Lattice) -> scipy.sparse.csr_array:
-    """Return whole rows `(m, n)` that span all sums that a lattice keeps.
+    """Return integer rows `(m, n)` that span all sums kept by a lattice.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def kept_sums(lattice: Lattice) -> scipy.sparse.csr_array:
 
 
 def additive_rows(parents: NDArray[np.int64]) -> scipy.sparse.csr_array:
-    """Return a row `(m, n)` per node with parts, the node minus its parts, given each node's parent (-1 for none).
+    """Return a row `(m, n)` for each node with parts, the node minus the sum of its parts; a root has parent -1.
 
     Examples
     --------

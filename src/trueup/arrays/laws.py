@@ -20,7 +20,7 @@ Laws: TypeAlias = "Law | Sequence[Law | None]"
 
 
 def discrete_laplace(epsilon: Number, sensitivity: Number = 1) -> DiscreteLaplace:
-    """Return two-sided geometric noise that costs epsilon on counts which one unit moves by `sensitivity` in L1 norm.
+    """Return two-sided geometric noise with loss epsilon on counts that one unit changes by `sensitivity` in L1 norm.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def truncated_geometric(epsilon: Number, bound: int = 50, sensitivity: Number = 
 def discrete_gaussian(
     rho: Number | None = None, sensitivity: Number = 1, *, sigma2: Number | None = None
 ) -> DiscreteGaussian:
-    """Return discrete Gaussian noise that costs zCDP rho on counts which one unit moves by `sensitivity` in L2 norm.
+    """Return discrete Gaussian noise with loss rho (zCDP) on counts that one unit changes by `sensitivity` in L2 norm.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def discrete_gaussian(
 
 
 def continuous_laplace(scale: Number) -> Laplace:
-    """Return the law of Laplace noise that others added, for analysis; it is never drawn.
+    """Return the law of continuous Laplace noise that somebody else added, for analysis; it is never drawn.
 
     References
     ----------
@@ -113,7 +113,7 @@ def continuous_laplace(scale: Number) -> Laplace:
 
 
 def continuous_gaussian(sigma2: Number) -> Gaussian:
-    """Return the law of Gaussian noise that others added, for analysis; it is never drawn.
+    """Return the law of continuous Gaussian noise that somebody else added, for analysis; it is never drawn.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def continuous_gaussian(sigma2: Number) -> Gaussian:
 
 
 def noise_interval(law: Law, probability: float = 0.95) -> tuple[float, float]:
-    """Return the shortest interval about zero (counts) that holds the noise with at least the given probability.
+    """Return the shortest interval around zero (counts) that contains the noise with at least the given probability.
 
     For whole noise its ends are whole, so that it may hold more. For noise that keeps sums see `law_keeping`.
 
@@ -141,7 +141,7 @@ def noise_interval(law: Law, probability: float = 0.95) -> tuple[float, float]:
 
 
 def each_law(laws: Laws, n: int) -> list[Law | None]:
-    """Return a law for each of n counts, from one law or from a list of n.
+    """Return a list of n noise laws, given one law or a list of n.
 
     Examples
     --------

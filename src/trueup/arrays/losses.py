@@ -32,7 +32,7 @@ _UPWARD = decimal.Context(
 
 
 def epsilon_of(rho: Number, delta: Number) -> Fraction:
-    """Bound epsilon from above such that rho-zCDP implies (epsilon, delta)-DP.
+    """Return an upper bound on epsilon such that rho-zCDP implies (epsilon, delta)-DP.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def epsilon_of(rho: Number, delta: Number) -> Fraction:
 
 
 def delta_of(rho: Number, epsilon: Number) -> Fraction:
-    """Bound delta from above such that rho-zCDP implies (epsilon, delta)-DP.
+    """Return an upper bound on delta such that rho-zCDP implies (epsilon, delta)-DP.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def delta_of(rho: Number, epsilon: Number) -> Fraction:
 
 
 def rho_of(epsilon: Number, delta: Number = 0) -> Fraction:
-    """Return a rho of zCDP for a pure epsilon; with a delta, a rho whose noise satisfies (epsilon, delta)-DP.
+    """Return a zCDP rho for a pure epsilon or, given a delta, a rho whose noise satisfies (epsilon, delta)-DP.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def rho_of(epsilon: Number, delta: Number = 0) -> Fraction:
 
 
 def _minimise(bound: Callable[[float], float]) -> Fraction:
-    """Return a near-optimal excess `alpha - 1`, found on a log scale: a coarse grid, then golden sections."""
+    """Return a nearly optimal `alpha - 1`, found on a log scale by a coarse grid and golden-section search."""
     grid = [t / 4 for t in range(-160, 161)]
     best = min(grid, key=lambda t: _at_excess(bound, t))
     low, high = best - 0.25, best + 0.25

@@ -30,7 +30,7 @@ from trueup.noise.law import Integers, Law, Reals
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TreePosterior(ThreeLines):
-    """The exact posterior of the counts of a tree under a flat prior.
+    """The exact posterior of the counts of a tree, given noisy counts, under a flat prior.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class TreePosterior(ThreeLines):
 
     @cached_property
     def marginals(self) -> Marginals:
-        """Return exact marginals of every node's count, with `mean`, `sd`, `quantile`, `interval(level)`, `pmf(node)`."""
+        """Return exact marginals of every node's count: `mean`, `sd`, `quantile`, `interval(level)` and `pmf(node)`."""
         found = Marginals.of_some(marginals(self._solved), self._place)
         whole = np.add.reduceat(found.masses, found.start[:-1])
         return replace(found, masses=found.masses / np.repeat(whole, np.diff(found.start)))
@@ -66,7 +66,7 @@ class TreePosterior(ThreeLines):
 def posterior_of_tree(
     values: ArrayLike, parents: ArrayLike, laws: Laws, *, nonnegative: bool = True, tolerance: float = 1e-9
 ) -> TreePosterior:
-    """Return the exact posterior of counts that add up on a tree, given noisy ones, under a flat prior.
+    """Return the exact posterior of counts that add up on a tree, given noisy counts, under a flat prior.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def _deepened(
     at: dict[Law, tuple[Integers, Reals]],
     tolerance: float,
 ) -> Solved:
-    """Solve with tables that are deepened at each node until they hold the posterior."""
+    """Solve with message tables that are extended at each node until they hold all but a tolerance of the posterior."""
     depth = np.full(low.size, ROUGHLY)
     while True:
         table = FactorTable(low, high)
@@ -174,13 +174,13 @@ def _deepened(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReleasedPosterior(ThreeLines):
-    """The posterior of the true parts of a sum, given released parts alone."""
+    """The posterior of the true parts of a sum, given released parts without noisy counts."""
 
     _problem: ReleasedSum
     _drawn: bool
 
     def draw(self, draws: int, rng: np.random.Generator) -> Integers:
-        """Draw `(draws, n)` true parts: independent for a mode; four nearly independent chains for a draw."""
+        """Draw true parts `(draws, n)`: independently for a mode, by four Markov chains for a multinomial draw."""
         check_draws(draws, each=self._problem.counts.size)
         check_generator(rng)
         if self._problem.trials == 0:

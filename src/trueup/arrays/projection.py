@@ -117,7 +117,7 @@ def nearest_point(
     seconds: float = 60.0,
     rng: np.random.Generator | None = None,
 ) -> Answer:
-    """Return the point of a polyhedron whose sums `M x` are nearest to measured sums, with weights.
+    """Return the point of a polyhedron whose sums `M x` are nearest to measured sums in weighted least squares.
 
     Whole points near the projection are near in the measured sums as well as in the counts. With `l1` and `optimal` the weights
     are those of absolute deviations.
@@ -151,7 +151,7 @@ def nearest_point(
 def _whole_point(
     polyhedron: Polyhedron, fit: Fit, continuous: Answer, optimal: bool, seconds: float
 ) -> Answer:
-    """Return the whole point nearest to the projection, or by least squares to the measurements."""
+    """Return the integer point nearest to the projection or, in least squares, to the measurements."""
     if not np.isfinite(continuous.x).all():
         return continuous
     goal = (fit, FitLoss.squares(fit.weights)) if optimal else _near_point(fit, continuous.x)
@@ -162,7 +162,7 @@ def _whole_point(
 
 
 def _near_point(fit: Fit, x: Reals) -> tuple[Fit, FitLoss]:
-    """Return fitted sums in whole numbers, and the loss for deviations from them."""
+    """Return integer sums just below the fitted ones, and a squared loss for deviations from the fitted sums."""
     wanted = fit.matrix @ x
     floor = np.floor(wanted + 1e-7)
     return Fit(fit.matrix, floor, fit.weights), FitLoss.squares(fit.weights, wanted - floor)
@@ -203,7 +203,7 @@ def _polyhedron(
 
 
 def _limits_of_cells(low: Limit, high: Limit, size: int, names: tuple[str, str]) -> tuple[Reals, Reals]:
-    """Return lower and upper limits `(size,)`, infinite if there are none."""
+    """Return lower and upper bounds `(size,)` of cells, infinite where there are none."""
     ends = [
         real_vector(none if end is None else end, name, size, infinite=True)
         for name, end, none in zip(names, (low, high), (-np.inf, np.inf))
@@ -223,7 +223,7 @@ def _int64(x: Reals) -> NDArray[np.int64]:
 
 
 def _refuse_indivisible(polyhedron: Polyhedron) -> None:
-    """Refuse an equality of whole coefficients whose greatest common divisor does not divide its sum.
+    """Refuse an equality with whole coefficients whose greatest common divisor does not divide the right-hand side.
 
     A search for whole points proves this only where counts are bounded: `2 x + 2 y = 3` has no end otherwise.
     """
@@ -241,7 +241,7 @@ def _refuse_indivisible(polyhedron: Polyhedron) -> None:
 
 
 def _refuse(polyhedron: Polyhedron, answer: Answer, integer: bool) -> None:
-    """Raise an error with the proved reason why a program has no solution, or else that it has none."""
+    """Raise an error that a program has no solution, with the proved reason if one is found."""
     conflict = polyhedron.conflict(integer=integer and polyhedron.rows <= MAX_ROWS_SEARCHED_FOR_CONFLICT)
     if conflict:
         m = polyhedron.sums.size

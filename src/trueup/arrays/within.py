@@ -35,7 +35,7 @@ from trueup.noise.laws.geometric import DiscreteLaplace
 
 @dataclass(frozen=True, eq=False)
 class NoiseWithin:
-    """Noise within a feasible set that contains the true counts.
+    """Noise that keeps counts within a feasible set that contains the true counts.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class NoiseWithin:
         slowest: float = 60.0,
         known: bool = True,
     ) -> NoiseWithin:
-        """Return noise within the feasible set of counts x, from which only the public `A x` is used.
+        """Return noise within the feasible set of counts x; only the set and the sums `A x`, which are public, are used.
 
         Unless A x is `known`, it is not used either to choose how the noise is drawn, nor to refuse it.
         """
@@ -84,17 +84,17 @@ class NoiseWithin:
 
     @property
     def constant(self) -> bool:
-        """Return True if the mass of y given x is a product over cells: cells of two values each, alone or with one fixed sum."""
+        """Return True if the mass of y given x is a product over cells, each alone with two values or paired by one sum."""
         return all(part.constant for part in self.parts)
 
     @property
     def attained(self) -> bool:
-        """Return True if some pair of tables has exactly the stated loss; otherwise the stated loss is an upper bound."""
+        """Return True if some pair of tables has exactly the stated privacy loss; otherwise it is an upper bound."""
         return not any(part.how.endswith("at most") for part in self.parts)
 
     @property
     def variance(self) -> float:
-        """Return an approximate mean squared error of a cell, for counts at one of their bounds."""
+        """Return an approximate mean squared error of each cell, for true counts at one of the bounds."""
         total = 0.0
         for part in self.parts:
             far = np.arange(1 + min(part.widest, 60 / part.rate)) if part.rate else np.zeros(1)
@@ -103,12 +103,12 @@ class NoiseWithin:
         return total / self.n
 
     def tail(self, probability: float) -> int:
-        """Return a count that no cell's noise exceeds with more than the given probability."""
+        """Return a bound (counts) that the noise of any one cell exceeds with at most the given probability."""
         return int(max(part.tail(probability) for part in self.parts))
 
     @property
     def rates(self) -> Reals:
-        """Return the rate of each cell `(n,)`, 0 for fixed cells; the law of y is `exp(-sum rate |x - y|)` on the set."""
+        """Return the rate of each cell `(n,)`, 0 if fixed; y in the set has mass proportional to `exp(-sum rate |x - y|)`."""
         out = np.zeros(self._rules.low.size)
         for part in self.parts:
             out[part.cells] = part.rate
@@ -124,7 +124,7 @@ class NoiseWithin:
         return out
 
     def bias(self, x: ArrayLike) -> Reals:
-        """Return the mean error of each cell if x were the true counts; NaN if it is not known."""
+        """Return the mean error of each cell if x were the true counts, or NaN if it is unknown."""
         given = whole_vector(x, "the counts")
         self._rules.check(given)
         out = np.full(given.size, np.nan)
@@ -134,7 +134,7 @@ class NoiseWithin:
         return out
 
     def explain(self) -> list[str]:
-        """Return how many parts are drawn in each way, and the statement on the privacy loss."""
+        """Return lines that say how many parts are drawn in each way and what is known of the privacy loss."""
         kinds = [part.how for part in self.parts]
         return [f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds)]
 
@@ -146,7 +146,7 @@ def _rules_of(
     R: Matrix | None,
     least: ArrayLike,
 ) -> Rules:
-    """Read the rules, and refuse counts that break them."""
+    """Return the given rules as linear rules; refuse true counts that break them."""
     n = x.size
     none = scipy.sparse.csr_array((0, n))
     kept, rows = (none if rule is None else matrix_rows(rule, n, name) for rule, name in ((A, "A"), (R, "R")))
@@ -183,7 +183,7 @@ def _components(rules: Rules) -> tuple[list[Integers], Integers]:
 
 
 def _choose_parts(rules: Rules, epsilon: Fraction, slowest: float, *, known: bool) -> list[FeasiblePart]:
-    """Choose how each part is drawn."""
+    """Split the cells into independent parts, and choose how noise on each part is drawn."""
     ties, alone = _components(rules)
     parts = [ruled(rules, cells, epsilon, slowest, known=known) for cells in ties]
     low, high = rules.low[alone], rules.high[alone]

@@ -1,4 +1,4 @@
-"""The verb assess: estimates bias, error and coverage of a spec's methods on true or pseudo-true counts.
+"""The verb assess: estimate bias, error and coverage of a spec's methods on true or pseudo-true counts.
 
 Replicates of measure (simulated), reconcile and infer are made in blocks and summed up as they come.
 """
@@ -178,12 +178,12 @@ def assess(
 
 
 def _as_list(given: Any) -> list[Any]:
-    """Return the argument as a list; a single name, budget, method or rule becomes a list of one."""
+    """Return an argument as a list; a single name, budget, method or rule becomes a list of one."""
     return list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
 
 
 def _refuse_unusable(**numbers: int) -> None:
-    """Refuse numbers of replicates that are too small to estimate Monte Carlo errors."""
+    """Refuse numbers of replicates too small for estimates of the Monte Carlo error."""
     least = {"workers": 1, "seed": 0}
     for name, number in numbers.items():
         lowest = least.get(name, MIN_REPLICATES)
@@ -194,7 +194,7 @@ def _refuse_unusable(**numbers: int) -> None:
 
 
 def _limits(thresholds: Mapping[str, float], strata: Sequence[Strata]) -> dict[Margin, dict[str, float]]:
-    """Return the tables of thresholds."""
+    """Return the threshold (counts) of each table for which one is given."""
     margins = {str(s.margin): s.margin for s in strata}
     found: dict[Margin, dict[str, float]] = {}
     for name, limit in thresholds.items():
@@ -209,13 +209,13 @@ def _limits(thresholds: Mapping[str, float], strata: Sequence[Strata]) -> dict[M
 
 
 def _kept_replicates(replicates: int, groups: int) -> int:
-    """Return for how many replicates the errors are kept, for quantiles of single counts."""
+    """Return the number of replicates whose errors are kept for quantiles of single counts; 0 if too few fit in memory."""
     number = min(replicates, MAX_KEPT_ERRORS // groups)
     return number if number >= MIN_REPLICATES else 0
 
 
 def _replicate_blocks(replicates: int, cells: int) -> list[ReplicateBlock]:
-    """Cut replicates into blocks of almost equal size, which depend only on the problem's size."""
+    """Divide the replicates into blocks of almost equal size that depend only on the size of the problem."""
     number = min(max(MIN_REPLICATE_BLOCKS, -(-replicates * cells // ENTRIES)), replicates // 2)
     edges = np.linspace(0, replicates, number + 1).astype(int).tolist()
     return [ReplicateBlock(k, start, stop - start) for k, (start, stop) in enumerate(pairwise(edges))]
@@ -224,7 +224,7 @@ def _replicate_blocks(replicates: int, cells: int) -> list[ReplicateBlock]:
 def _carry_out(
     simulation: Simulation, blocks: Sequence[ReplicateBlock], workers: int, progress: Progress
 ) -> Done:
-    """Add up the blocks in order as they finish; after an interruption, return the sum of the finished ones."""
+    """Simulate the blocks and add up their sums in order; after an interruption, return the sum of the finished ones."""
     waiting: dict[int, Done] = {}
     done, replicates = None, sum(block.size for block in blocks)
     try:

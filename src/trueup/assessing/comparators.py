@@ -1,4 +1,4 @@
-"""Other ways of protecting tables, for comparison: perturbed, suppressed and swapped tables, and a given release.
+"""Other ways of protecting tables, for comparison: perturbed and swapped tables, and a given release.
 
 None of them has a formal guarantee, and each is labelled so. A comparator makes every table anew from the true counts,
 each table by itself, as it would be published; its parts need not add up.
@@ -28,7 +28,7 @@ _LAWS = tuple(name for name in PERTURBATIONS.names if name not in READ)
 
 @dataclass(frozen=True, eq=False)
 class PerturbedTables:
-    """Tables perturbed by a law p(y | x): cell-key noise from simulated record keys, or independent noise.
+    """Tables perturbed by a law p(y | x), with cell-key noise from simulated record keys or with independent noise.
 
     The keys of the records of a finest cell add up, modulo one, to one uniform key, which is drawn; a cell of another
     table has the sum of the keys of the finest cells in it. Cells with the same records so have the same key.
@@ -41,7 +41,7 @@ class PerturbedTables:
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
-        """Return simulated tables for as many replicates as there are rows of values."""
+        """Return perturbed tables for as many replicates as there are rows of values."""
         made = [self.publish(cells, margins, rng) for _ in range(len(values))]
         tables = {margin: np.stack([one[margin] for one in made]) for margin in margins}
         intervals = {(IMPLIED, margin): self._intervals(shown) for margin, shown in tables.items()}
@@ -50,7 +50,7 @@ class PerturbedTables:
     def publish(
         self, cells: Cells, margins: Sequence[Margin], rng: np.random.Generator
     ) -> dict[Margin, NDArray[np.int64]]:
-        """Return the tables of one replicate."""
+        """Return the perturbed tables of one replicate."""
         keys = rng.integers(0, 2**64, cells.n, dtype=np.uint64) * (self.counts > 0).astype(np.uint64)
         found = {}
         for margin in margins:
@@ -64,7 +64,7 @@ class PerturbedTables:
         return found
 
     def _intervals(self, shown: NDArray) -> Bounds:
-        """Return equal-tailed intervals of every published value under a flat prior."""
+        """Return an equal-tailed interval for every published value under a flat prior."""
         values, back = np.unique(shown, return_inverse=True)
         ends = np.array([self._ends(int(value)) for value in values])
         return ends[back.reshape(shown.shape), 0], ends[back.reshape(shown.shape), 1]
@@ -95,7 +95,7 @@ class Swapping:
         return ReplicateEstimates({margin: cells.sum(made, margin) for margin in margins}, {})
 
     def _swapped(self, cells: Cells, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return the attributes of the chosen records of each parent in a random order."""
+        """Return the counts `(n,)` after a random permutation of the chosen records' attributes within each parent."""
         chosen = rng.binomial(self.counts, self.rate)
         each = cells.n // cells.shape[0]
         records = np.repeat(np.arange(cells.n), chosen)
@@ -114,7 +114,7 @@ class Swapping:
 
 @dataclass(frozen=True, eq=False)
 class GivenRelease:
-    """Released counts of another origin, the same in every replicate, so that their errors have no Monte Carlo error."""
+    """Counts released elsewhere, which are the same in every replicate and so have errors without Monte Carlo error."""
 
     released: NDArray[np.int64]
 
@@ -137,7 +137,7 @@ Comparator = PerturbedTables | Swapping | GivenRelease
 def comparators(
     wanted: Sequence[Any], counts: NDArray[np.int64], released: NDArray[np.int64] | None, level: float
 ) -> list[tuple[Assessed, Comparator]]:
-    """Make comparators from names and parameters, and from a published table if one is given.
+    """Make comparators from names and parameters, and from a release of other origin if one is given.
 
     Parameters
     ----------

@@ -54,12 +54,11 @@ class Published:
 
     @cached_property
     def expected(self) -> ExpectedErrors | None:
-        """Return the expected errors by size of the released count."""
+        """Return the expected errors by size of the released count, or None if they were not simulated."""
         return self.simulate() if self.simulate else None
 
     def measured(self, margin: Margin) -> tuple[Measured, NDArray] | None:
-        """Return header and values `(b, groups)` of the first query that measured all groups of a margin; None if there is
-        none.
+        """Return the header and values `(b, groups)` of the first query that measured all groups of a margin; None if none did.
         """
         for header, values in zip(self.headers, split(self.values, self.headers, self.cells)):
             whole = header.groups is None and not header.exact
@@ -69,7 +68,7 @@ class Published:
 
 
 class IntervalRule(ABC):
-    """A rule that states an interval for every count of a margin.
+    """A rule that gives an interval for every count of a margin.
 
     Attributes
     ----------
@@ -84,8 +83,7 @@ class IntervalRule(ABC):
 
     @abstractmethod
     def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
-        """Return lower and upper ends `(b, groups)` of intervals for reconciled counts `(b, groups)`; None if the rule has
-        none.
+        """Return lower and upper ends `(b, groups)` of intervals for reconciled counts; None if the rule has no intervals.
         """
 
 
@@ -100,7 +98,7 @@ class LeastSquares(IntervalRule):
     name: ClassVar[str] = "least-squares"
 
     def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
-        """Return the ends of the intervals, or None if errors could not be simulated."""
+        """Return the ends `(b, groups)` of the intervals; None if standard errors are unknown."""
         from scipy.special import ndtri
 
         if (errors := published.errors.get(margin)) is None:
@@ -111,13 +109,13 @@ class LeastSquares(IntervalRule):
 
 @dataclass(frozen=True)
 class NoiseMargin(IntervalRule):
-    """Intervals from the margin of the noise alone around the noisy count, for every method."""
+    """Intervals around the noisy count from the margin of error of the noise, the same for every method."""
 
     level: float = 0.9
     name: ClassVar[str] = "noise"
 
     def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
-        """Return the ends if the margin was measured."""
+        """Return the ends `(b, groups)` of the intervals; None if the margin was not measured."""
         if (found := published.measured(margin)) is None:
             return None
         header, values = found
@@ -127,7 +125,7 @@ class NoiseMargin(IntervalRule):
 
 @dataclass(frozen=True)
 class BySize(IntervalRule):
-    """Intervals from the simulated margin of error of counts of the same released size, around the reconciled count.
+    """Intervals around the reconciled count from the simulated margin of error of counts of the same released size.
 
     The margin of tables and reports. Replicates of a block share the simulation of the block's first.
     """
@@ -136,7 +134,7 @@ class BySize(IntervalRule):
     name: ClassVar[str] = "by-size"
 
     def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
-        """Return the ends if errors could be simulated."""
+        """Return the ends `(b, groups)` of the intervals; None if errors by size were not simulated."""
         found = published.expected and published.expected.margin_of_error(margin, counts, self.level)
         return None if found is None else (counts - found, counts + found)
 
@@ -151,7 +149,7 @@ POSTERIOR = "posterior"
 
 @dataclass(frozen=True, eq=False)
 class ReplicateEstimates:
-    """Counts of a batch of `b` replicates, and intervals for them.
+    """Estimated counts of a batch of `b` replicates, and intervals for the true counts.
 
     Attributes
     ----------
@@ -167,7 +165,7 @@ class ReplicateEstimates:
 
 @dataclass(frozen=True, eq=False)
 class Reconciler:
-    """A prepared method of reconciliation with its interval rules."""
+    """A method of reconciliation with its interval rules, ready to be applied to simulated measurements."""
 
     method: Method
     state: Any
@@ -179,7 +177,7 @@ class Reconciler:
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
-        """Reconcile values `(b, q)`."""
+        """Reconcile each row of measured values `(b, q)`; return estimates and intervals."""
         solution = self.method.apply(self.state, values, rng)
         if solution.status is not Status.SOLVED:
             raise unsolved(self.method.name, solution.status)
@@ -204,7 +202,7 @@ class Reconciler:
 
 @dataclass(frozen=True, eq=False)
 class Inferrer:
-    """A prepared method of inference: posterior means, and its intervals of probability `level`."""
+    """A method of inference, ready to be applied, with posterior means and intervals of probability `level`."""
 
     method: InferMethod
     state: Any
@@ -214,7 +212,7 @@ class Inferrer:
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
-        """Infer from each row of values `(b, q)`."""
+        """Infer the counts from each row of measured values `(b, q)`; return posterior means and intervals."""
         drawn = [self._draw(row, rng) for row in values]
         found = {margin: [self._describe(cells, d, margin) for d in drawn] for margin in margins}
         tables = {margin: np.stack([mean for mean, _, _ in rows]) for margin, rows in found.items()}
@@ -229,7 +227,7 @@ class Inferrer:
         return drawn.accepted(self.method.name)
 
     def _describe(self, cells: Cells, drawn: Drawn, margin: Margin) -> tuple[NDArray, NDArray, NDArray]:
-        """Return mean and ends of the interval of every group."""
+        """Return the mean of every group and the ends of its interval."""
         if (exact := drawn.marginals.get(margin)) is not None:
             return exact.mean, *exact.interval(self.level)
         table = cells.sum(drawn.draws, margin)

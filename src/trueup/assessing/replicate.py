@@ -1,4 +1,4 @@
-"""One block of replicates: simulated noise for every budget, estimates by every method, and their sums."""
+"""Simulation of one block of replicates: noise at every budget, estimates by every method, and sums of errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trueup.model.names import COUNTED_UNIT
 
 @dataclass(frozen=True)
 class ReplicateBlock:
-    """The replicates `start .. start + size`; `number` determines their seed."""
+    """A block of replicates, `start .. start + size`; its `number` determines the seed."""
 
     number: int
     start: int
@@ -30,7 +30,7 @@ class ReplicateBlock:
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """Sums over finished blocks: one tally for each budget, method and margin.
+    """Sums over all finished blocks, with one tally for each budget, method and margin.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Done:
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """The function that simulates a block, with its inputs.
+    """A function that simulates a block of replicates, with the inputs that all blocks share.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Simulation:
     linked: str = ""
 
     def __call__(self, block: ReplicateBlock) -> Done:
-        """Carry out a block; equal blocks give equal sums."""
+        """Simulate a block and return its sums, which depend on the block alone."""
         sums: dict[tuple[int, int, Margin], Tally] = {}
         versus: dict[tuple[int, int, Margin], dict[Key, Scatter]] = {}
         for budget, (headers, estimators) in enumerate(self.scenarios):
@@ -111,7 +111,7 @@ class Simulation:
         return Done(block.size, 1, sums, versus)
 
     def _rng(self, block: ReplicateBlock, purpose: int) -> np.random.Generator:
-        """Return a generator for noise (0), which is the same for every method and budget, or for methods (1)."""
+        """Return a random generator: 0 for noise, equal for all methods and budgets, or 1 for the methods' own draws."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(block.number, purpose)))
 
     def _tally(
@@ -132,7 +132,7 @@ class Simulation:
         }
 
     def _more(self, strata: Strata, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:
-        """Return further statistics `(b, groups)` in addition to the errors of every count."""
+        """Return statistics `(b, groups)` other than the error of every count."""
         found = _missed(self.cells, strata.margin, tables) if self.additivity else {}
         if self.linked and strata.margin.attributes == (COUNTED_UNIT,):
             found |= _of_ratios(strata.truth, tables[strata.margin], self.linked)
@@ -140,14 +140,13 @@ class Simulation:
 
 
 def _compare(means: Mapping[Key, NDArray], first: Mapping[Key, NDArray]) -> dict[Key, Scatter]:
-    """Return differences to the first method, replicate by replicate, in which shared noise cancels."""
+    """Return the difference of each method from the first, replicate by replicate, so that shared noise cancels."""
     rows = len(means[ERROR])
     return {key: Scatter.of(means[key] - first[key][:rows]) for key in (ERROR, SQUARE)}
 
 
 def _missed(cells: Cells, margin: Margin, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:
-    """Return by how much counts differ from the sums of their parts `(b, groups)` in the next finer table; empty for the
-    finest.
+    """Return counts minus sums of parts `(b, groups)` in the next finer table; empty for the finest table.
     """
     finer = [m for m in tables if m != margin and cells.contains(margin, m)]
     if not finer:
@@ -165,7 +164,7 @@ def ratio_of(constraints: Constraints) -> str:
 
 
 def _of_ratios(truth: NDArray, counts: NDArray, name: str) -> dict[Key, NDArray]:
-    """Return the errors of each place's ratio of two tables, twice for each place; NaN if the true ratio is undefined."""
+    """Return errors of the ratio of two tables at each place, repeated for both tables; NaN if the true ratio is undefined."""
     true, made = (t[..., ::2] / np.maximum(t[..., 1::2], 1) for t in (truth, counts))
     errors = np.full(counts.shape, np.nan)
     errors[:, 1::2] = np.where(truth[1::2] > 0, made - true, np.nan)

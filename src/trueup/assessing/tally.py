@@ -1,4 +1,4 @@
-"""Sums over the replicates of one method on one margin, also by classes of its counts."""
+"""Sums over the replicates of one method on one margin, in total and by classes of counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEVEL, SIZE, SIBLING = "level", "size", "siblings"
 
 @dataclass(frozen=True, eq=False)
 class Classing:
-    """One way of sorting the groups of a margin into classes.
+    """A division of a margin's groups into classes, such as ranges of the true count.
 
     Attributes
     ----------
@@ -42,12 +42,12 @@ class Classing:
 
     @property
     def units(self) -> NDArray[np.int64]:
-        """Return how many groups each class holds."""
+        """Return the number of groups in each class."""
         return np.bincount(self.at, minlength=len(self.labels))
 
 
 def by_range(by: str, numbers: NDArray, lower_ends: Sequence[int]) -> Classing:
-    """Sort whole numbers into ranges; empty classes are left out.
+    """Sort whole numbers into ranges; leave out empty classes.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def _range_label(ends: Sequence[int], k: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Strata:
-    """All classings of one margin, with their classes in one list.
+    """All divisions of one margin's groups into classes, with the classes in one list.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Strata:
         return scipy.sparse.vstack([_means(c) for c in self.classings], format="csr")
 
     def average(self, values: NDArray) -> NDArray:
-        """Return averages `(b, classes)` of values `(b, groups)` over the groups of each class, without those that are NaN."""
+        """Return averages `(b, classes)` of values `(b, groups)` over the groups of each class, ignoring NaN."""
         there = ~np.isnan(values[0])
         if there.all():
             return (self.means @ values.T.astype(np.float64)).T
@@ -101,26 +101,26 @@ class Strata:
 
     @property
     def size(self) -> Classing:
-        """Return the classing by the true count."""
+        """Return the division into classes by the true count."""
         return self.classings[1]
 
 
 def _means(classing: Classing):
-    """Return the sparse `(classes, groups)` matrix of weights."""
+    """Return the sparse `(classes, groups)` matrix that averages groups within each class."""
     groups = np.arange(len(classing.at))
     weights = 1 / classing.units[classing.at]
     return scipy.sparse.csr_array((weights, (classing.at, groups)), shape=(len(classing.labels), len(groups)))
 
 
 def stratify(cells: Cells, counts: NDArray[np.int64], margin: Margin, sizes: Sequence[int]) -> Strata:
-    """Sort the groups of a margin of `n` true cell counts."""
+    """Sort the groups of a margin into classes, given `n` true cell counts."""
     truth = cells.sum(counts, margin)
     every = Classing(LEVEL, ("all",), np.zeros(truth.size, np.int64))
     return Strata(margin, truth, (every, by_range(SIZE, truth, sizes), *_fairness_classings(cells, margin)))
 
 
 def _fairness_classings(cells: Cells, margin: Margin) -> Iterator[Classing]:
-    """Yield classings by which an allocation may be unfair to some class."""
+    """Yield divisions by number of siblings and by attribute value, into classes that an allocation may treat unfairly."""
     places, *values = np.unravel_index(np.arange(cells.size(margin)), cells.margin_shape(margin))
     level = cells.tree.level(margin.level)
     if level:
@@ -146,7 +146,7 @@ MAX_RANKED_COUNTS = 5000
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Sums over replicates; two of them are added with `+`.
+    """Sums over replicates for one method and margin; two tallies are added with `+`.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class Tally:
 
     @property
     def replicates(self) -> int:
-        """Return how many replicates are summed."""
+        """Return the number of replicates in the sums."""
         return self.cells[ERROR].count
 
 
@@ -196,7 +196,7 @@ def tally(
     keep: bool,
     more: Mapping[Key, NDArray] = MappingProxyType({}),
 ) -> tuple[Tally, dict[Key, NDArray]]:
-    """Sum a batch of estimated counts `(b, groups)` of one margin, and `more` statistics of them.
+    """Sum estimated counts `(b, groups)` of one margin over replicates, together with `more` statistics of them.
 
     Returns
     -------
@@ -230,7 +230,7 @@ _OF_ERRORS = {"error", "square", "absolute"}
 def _claims(
     truth: NDArray, counts: NDArray, bounds: Mapping, thresholds: Mapping[str, float]
 ) -> Iterator[tuple[Key, NDArray]]:
-    """Yield whether intervals contain each true count, and whether its side of a threshold or its rank is wrong."""
+    """Yield arrays `(b, groups)`: interval covers the true count, interval length, wrong side of a threshold, wrong rank."""
     for rule, (low, high) in bounds.items():
         yield (COVERAGE, rule), (low <= truth) & (truth <= high)
         yield (LENGTH, rule), np.subtract(high, low)
@@ -241,18 +241,18 @@ def _claims(
 
 
 def _ranks(counts: NDArray) -> NDArray[np.int64]:
-    """Return how many counts of each row are larger: 0 is the largest, and ties share the best rank."""
+    """Return the number of larger counts in the same row, for every count; ties share the best rank."""
     smaller = [np.searchsorted(np.sort(row), row, side="right") for row in counts]
     return counts.shape[1] - np.array(smaller)
 
 
 def _quantiles(counts: NDArray[np.int64]) -> NDArray:
-    """Return quantiles `(1 + size classes, q)` of the errors of all groups, then of each size class."""
+    """Return quantiles `(1 + size classes, q)` of the errors of all groups and of each size class."""
     every = np.concatenate([counts.sum(axis=0, keepdims=True), counts])
     return histogram_quantiles(every, np.array(QUANTILES))
 
 
 def quantiles(whole: Tally) -> tuple[NDArray, NDArray]:
-    """Return quantiles of errors of all groups and of each size class, and their Monte Carlo errors."""
+    """Return quantiles of the errors of all groups and of each size class, with Monte Carlo errors."""
     values = _quantiles(whole.counts)
     return values, whole.blocks["quantiles", ""].error.reshape(values.shape)

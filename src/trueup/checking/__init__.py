@@ -1,4 +1,4 @@
-"""Verification of a bundle from its files alone, independent of the code that made it.
+"""Verification of a bundle from its files alone, without the code that made it.
 
 Here: findings of a check, and the manifest's statements on noise and losses against the spec.
 """
@@ -18,7 +18,7 @@ from trueup.model.spec import Spec
 
 @dataclass(frozen=True)
 class Check:
-    """One rule with its verdict; `where` names the first places that violate it."""
+    """A rule with its verdict; `where` names the first places that violate it."""
 
     rule: str
     holds: bool
@@ -26,7 +26,7 @@ class Check:
 
 
 def promised(spec: Spec, cells: Cells, manifest: Mapping[str, Any]) -> Check:
-    """Check that noise distributions and losses in the manifest are those of the spec."""
+    """Check that the noise laws and privacy losses in the manifest are those that the spec implies."""
     if manifest["guarantee"].get("kind") == "none":
         same = guarantee_in(manifest["guarantee"]) == NO_GUARANTEE
         return Check("no guarantee is claimed, and none is stated", same)

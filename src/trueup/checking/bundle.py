@@ -1,4 +1,4 @@
-"""Check a bundle from its files alone."""
+"""Checks of a bundle from its files alone."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _findings(folder: Path, memory: int | None) -> Iterator[Check]:
 
 
 def _is_sealed(folder: Path, manifest: Mapping[str, Any]) -> bool:
-    """Return True if the recorded digest is that of the files of measurements, and there are no other such files."""
+    """Return True if the seal is that of the files of measurements, and there are no other such files."""
     parts = manifest["parts"]
     files = {name for name in manifest["files"] if name.startswith("measurements/")}
     same = files == {measured_file(name) for name in parts}
@@ -106,7 +106,7 @@ def _is_sealed(folder: Path, manifest: Mapping[str, Any]) -> bool:
 
 
 def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int | None) -> Iterator[Check]:
-    """Stream through the tables, in bounded memory."""
+    """Check the tables of a bundle as a stream, in bounded memory."""
     import duckdb
 
     from trueup.checking.streamed import Files
@@ -135,7 +135,7 @@ def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int
 def _whole_bundle(
     folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int | None
 ) -> Iterator[Check]:
-    """Check all tables in memory: every structure, every method."""
+    """Check all tables of a bundle in memory, for every structure and method."""
     refuse_beyond(folder, memory)
     measurements = unverified_measurements(folder, manifest)
     cells = measurements.cells
@@ -159,7 +159,7 @@ def _whole_bundle(
 
 
 def _declared(entry: Mapping[str, Any]) -> Method:
-    """Return the method that a release declares, which determines the properties to check."""
+    """Return the method that a release declares, which determines the rules to check."""
     name, parameters = entry_of(entry)
     return build(name or "", parameters)
 
@@ -189,7 +189,7 @@ def _invariants(measurements: Measurements, finest: NDArray) -> Iterator[Check]:
 
 
 def _check_sums(cells: Cells, margin: Margin, finest: NDArray, counts: NDArray) -> Iterator[Check]:
-    """Compare a table with the sums over the finest cells, or over every table that determines it."""
+    """Check a table against the sums of the finest cells, or of every table that determines it."""
     if not isinstance(cells, FamilyCells):
         yield _equal(f"'{margin}' is the sum of its cells", cells, margin, cells.sum(finest, margin), counts)
         return
@@ -201,7 +201,7 @@ def _check_sums(cells: Cells, margin: Margin, finest: NDArray, counts: NDArray) 
 def _equal(
     rule: str, cells: Cells, margin: Margin, left: NDArray, right: NDArray, groups: NDArray | None = None
 ) -> Check:
-    """Compare two tables of a margin, or of some of its groups."""
+    """Return a check that two tables of a margin, or some of their groups, are equal."""
     differs = np.flatnonzero(np.abs(left - right) > slack(left))
     differs = differs if groups is None else groups[differs]
     return Check(rule, not differs.size, tuple(cells.margin_label(margin, int(g)) for g in differs[:3]))

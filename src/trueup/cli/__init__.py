@@ -1,4 +1,4 @@
-"""The command `trueup`: parse, call the verb, print; and its exit codes."""
+"""The command `trueup`: it parses arguments, calls a verb and prints the result; exit codes are listed here."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EXIT_CODES = {
 
 
 def new_app() -> typer.Typer:
-    """Make the application; tracebacks never show local variables, which may hold counts."""
+    """Return the Typer application; tracebacks never show local variables, which may hold counts."""
     app = typer.Typer(
         cls=AnyOrder,
         help="Differentially private counts that add up.",
@@ -77,7 +77,7 @@ def new_app() -> typer.Typer:
 def add_command(
     app: typer.Typer, command: Callable[..., None], name: str, example: str | None = None
 ) -> None:
-    """Add a command whose help lists the application's options that it accepts."""
+    """Add a command to the application; its help lists those options of the application that it accepts."""
     said = [f"Example: {example}"] if example else []
     if taken := taken_by(command):
         said.append(f"Takes {', '.join(taken)}, too: see trueup --help.")
@@ -124,7 +124,7 @@ def run_app(app: Callable[[], Any]) -> None:
 
 
 def was_interrupted(error: BaseException) -> bool:
-    """Return True for an error that DuckDB, an interrupted compiled function or a compiler makes of an interruption.
+    """Return True if DuckDB, a compiled function or a compiler raised an error because of an interruption.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def was_interrupted(error: BaseException) -> bool:
 
 @contextmanager
 def _ended_as_interrupted(ended_by: list[int]) -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP like Ctrl-C, so that staged files are removed."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C within the block, so that staging folders are removed."""
 
     def end(number: int, frame: Any) -> NoReturn:
         ended_by.append(number)
@@ -167,7 +167,7 @@ def _ended_as_interrupted(ended_by: list[int]) -> Iterator[None]:
 
 
 def _noted(text: str, error: BaseException) -> str:
-    """Return an error's message with its notes, such as what became of the privacy loss."""
+    """Return an error's message followed by its notes, such as one on the privacy loss already spent."""
     return " ".join([text, *getattr(error, "__notes__", ())])
 
 
@@ -182,13 +182,13 @@ _RESUME: list[str] = []
 
 
 def say_resume(command: str) -> None:
-    """Print how an interrupted run is resumed."""
+    """Print the command that resumes an interrupted run."""
     _RESUME.append(command)
     print(f"continue with: {command}", file=sys.stderr)
 
 
 def _leave(text: str, code: int, error: TrueupError | None = None) -> NoReturn:
-    """Exit with a message, as text on the terminal or as one JSON object on standard output."""
+    """Exit with a message, as text on standard error or as one JSON object on standard output."""
     if "--json" in sys.argv:
         parts: dict[str, Any] = {"resume": _RESUME[-1]} if _RESUME else {}
         parts |= {"given": error.given, "needed": error.needed, "remedy": error.remedy} if error else {}
@@ -272,7 +272,7 @@ def whole_app(asked: str | None = None) -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line; `app.EXIT_CODES` lists its exit codes."""
+    """Run the command line; exit codes are listed in `app.EXIT_CODES`."""
     # By default a tenth of a short command goes to searching modules for garbage.
     gc.set_threshold(200_000, 50, 50)
     # To load all commands and read their options takes longer than to run some of them.

@@ -122,7 +122,7 @@ def assess_command(
 
 
 def _truth(data: list[str], encoding: str | None) -> Any:
-    """Return the counts of a table, or the release of a bundle."""
+    """Return the true counts: a table's, or those of a bundle's release."""
     from trueup.io.bundle.manifest import MANIFEST
     from trueup.io.bundle.read import read_release
 
@@ -138,7 +138,7 @@ def _truth(data: list[str], encoding: str | None) -> Any:
 
 
 def _method(text: str) -> Any:
-    """Return a method by name, with its parameters if there are any."""
+    """Return a method's name, or a pair of name and parameters if parameters are given."""
     name, parameters = named_parameters(text, "method")
     return (name, parameters) if parameters else name
 
@@ -154,7 +154,7 @@ def _thresholds(texts: list[str]) -> dict[str, float]:
 
 
 def _show(record: Any, out: Path, *, as_json: bool) -> None:
-    """Print where the assessment is; its figures only if the truth is public."""
+    """Print where the assessment was written, and print figures only if the true counts are public."""
     folder = f"{out}/{'public' if record.public else 'internal'}"
     if as_json:
         print_json(_as_json(record, folder))

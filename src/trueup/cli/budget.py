@@ -65,7 +65,7 @@ Out = Annotated[Path | None, option("--out", "A new file; by default the termina
 
 
 def budget_group() -> typer.Typer:
-    """Return the group of commands."""
+    """Return the group of `trueup budget` commands."""
     group = typer.Typer(
         no_args_is_help=True, help="Show the caps, what was spent, and whether the ledger is in order."
     )
@@ -141,7 +141,7 @@ def _terms_of_options(
     series: Any = "",
     public: Sequence[str] = (),
 ) -> Any:
-    """Return the terms that options state; None if they state none."""
+    """Return the terms of an account that the options state, or None if no option states any."""
     from trueup.ledger.request import DEFAULT_UNLISTED_RULES, Terms
     from trueup.model.problem import public_cells
     from trueup.model.spec import load_spec

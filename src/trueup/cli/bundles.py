@@ -121,7 +121,7 @@ def export_command(
 
 
 def default_out(bundle: Path, to: str) -> Path:
-    """Return the default target beside the bundle, named after it and the format."""
+    """Return a default output path beside the bundle, named after the bundle and the format."""
     name = bundle.absolute().name
     ending = {"xlsx": ".xlsx", "metadata": "-metadata.json"}.get(to, f"-{to}")
     return bundle.absolute().with_name(name + ending)

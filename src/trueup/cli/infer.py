@@ -199,7 +199,7 @@ def infer_command(
 def _print_found(
     posterior: Any, areas: Mapping[str, Any] | None, missed: list[dict] | None, tables: tuple | None
 ) -> None:
-    """Print a posterior as the tables that `print_posterior` takes, or as JSON."""
+    """Print a posterior as text, with the tables that `print_posterior` chooses, or as JSON."""
     if tables is not None:
         print_posterior(posterior, *tables)
         print_missed(missed or [])
@@ -220,14 +220,14 @@ def _write_with_page(
 
 
 def _refuse_inside(bundle: Path, out: Path | None) -> None:
-    """Refuse to write into the bundle that is read."""
+    """Refuse an output path inside the bundle that is read."""
     if out is not None and out.resolve().is_relative_to(bundle.resolve()):
         raise SpecError(f"'{out}' lies inside the bundle '{bundle}'", needed="a folder outside the bundle")
 
 
 @contextmanager
 def _goes_on(chains: Path | None) -> Iterator[None]:
-    """Print how an interrupted run is resumed after it has left checkpoints."""
+    """Print the command that resumes an interrupted run, if it has left checkpoints."""
     try:
         yield
     except KeyboardInterrupt:
@@ -237,7 +237,7 @@ def _goes_on(chains: Path | None) -> Iterator[None]:
 
 
 def _refuse_estimates(spec: Any, path: Path, *, census: bool) -> None:
-    """Refuse estimates of anything but an S-DHC table with ratios."""
+    """Refuse `--estimates` for anything but S-DHC tables with ratios."""
     from trueup.files.target import refuse_file
 
     if not census or not spec.infer.get("quantity"):
@@ -264,7 +264,7 @@ def _missed(measurements, posterior) -> list[dict]:
 
 
 def _inferred(measurements: Any, within: str | None) -> Any:
-    """Return the cells for which counts are inferred."""
+    """Return the cells whose counts are inferred: all cells, or those within one place."""
     cells = measurements.cells
     if within is None:
         return cells
@@ -274,7 +274,7 @@ def _inferred(measurements: Any, within: str | None) -> Any:
 
 
 def _known_labels(cells: Any, labels: list[str]) -> tuple[str, ...]:
-    """Refuse labels that no count carries."""
+    """Return labels of counts as a tuple; refuse a label that no count has."""
     known = {cells.label(cell) for cell in range(cells.n)} if labels else set()
     if unknown := [label for label in labels if label not in known]:
         first = (cells.label(cell) for cell in range(min(3, cells.n)))
@@ -286,7 +286,7 @@ def _known_labels(cells: Any, labels: list[str]) -> tuple[str, ...]:
 
 
 def _areas(cells: Any, mapping: Path, column: str, by: str | None) -> Callable[[Any], dict]:
-    """Read areas off the hierarchy; return a function that describes them given the posterior."""
+    """Read areas that are not in the hierarchy; return a function that summarises a posterior over them."""
     from trueup.inferring.questions import infer_areas, refuse_overlapping
     from trueup.model.cells import Margin
     from trueup.planning import AreaTable

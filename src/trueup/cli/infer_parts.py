@@ -1,4 +1,4 @@
-"""`trueup infer --engine`: the posterior of a large problem by parts, and the printing of posteriors."""
+"""`trueup infer --engine`: posteriors of large problems, computed by parts, and their printing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_MISSED = 8
 
 
 def print_missed(missed: list[dict]) -> None:
-    """Print by how much published parts differ from their published totals, and which differences the laws explain least."""
+    """Print how far published parts are from published totals, and the differences that the noise laws explain least."""
     worst = sorted(
         missed, key=lambda each: each["by_law"] / each["mean_square"] if each["mean_square"] else float("inf")
     )
@@ -71,7 +71,7 @@ def posterior_as_json(posterior) -> dict:
 def print_posterior(
     posterior: Posterior, show: int, out: Path | None, areas: dict | None = None, column: str = ""
 ) -> None:
-    """Print a posterior: requested areas first, then ratios of the spec, or else every table."""
+    """Print a posterior: the requested areas first, then the spec's ratios or, if there are none, every table."""
     from trueup.kernel.statistics.diagnostics import MIN_CHAIN_DRAWS
 
     print_areas(areas, column, show)
@@ -147,7 +147,7 @@ SummariesAlone = Annotated[bool, option("--summaries-alone", "By parts, write no
 
 @dataclass(frozen=True)
 class InferenceByParts:
-    """The options of an inference by parts.
+    """The options of an inference that is computed by parts.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class InferenceByParts:
     as_json: bool
 
     def run(self, bundle: Path | None, out: Path | None, idle: Mapping[str, Any]) -> None:
-        """Infer a bundle, and print where the posterior was written; `idle` are options without effect."""
+        """Infer the counts behind a bundle by parts, and print where the posterior is; refuse `idle` options."""
         from trueup.inferring.by_parts import infer_by_parts
         from trueup.io.bundle.manifest import read_spec
         from trueup.io.bundle.read import read_measurements
@@ -220,7 +220,7 @@ class InferenceByParts:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Progress of the draws, and of the stages before them."""
+    """Display of the progress of draws and of earlier stages."""
 
     watch: Callable[[str, int, int], None]
 
@@ -228,13 +228,13 @@ class Drawing:
         self.watch("drawing", done, of)
 
     def stage(self, text: str) -> None:
-        """Name the stage that begins."""
+        """Show the name of the stage that begins."""
         self.watch(text, 0, 1)
 
 
 @contextmanager
 def _going_on(out: Path) -> Iterator[None]:
-    """Print how to go on if the command ends with an error after a run has begun."""
+    """Print the command that continues the run, if an error ends this one after the run has begun."""
     try:
         yield
     except BusyError:  # it is being worked on

@@ -30,7 +30,7 @@ def methods_command(as_json: AsJson = False) -> None:
 
 
 def methods_and_laws() -> dict[str, list[dict[str, Any]]]:
-    """Return names, titles and structures of noise distributions, publishing laws, and methods of both verbs."""
+    """Return the names, titles and structures of noise laws, publishing laws, and methods of both verbs."""
     from trueup import inferring, reconciling
     from trueup.noise import JOINT_LAWS, LAWS
     from trueup.noise.perturbed import PERTURBATIONS
@@ -82,7 +82,7 @@ def audit_command(
 
 
 def _audited_law(name: str, given: dict[str, str]) -> Any:
-    """Build the law from the given parameters; rho stands for sigma2."""
+    """Build the noise law to audit from parameters; rho may be given instead of sigma2."""
     from trueup.digits import rational
     from trueup.noise import law_named
 

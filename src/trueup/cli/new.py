@@ -175,7 +175,7 @@ MAX_CELLS_TRIED_OUT = 1_000_000
 
 
 def _limit(ask: Ask, who: str, identifier: str | None, most: int | None, *, counts: bool) -> dict[str, Any]:
-    """Ask whether a unit may have several rows, which column identifies it, and how many rows to keep."""
+    """Ask whether a unit may have several rows, which column identifies the unit, and how many rows to keep."""
     if counts:
         if identifier or most:
             raise SpecError(
@@ -199,7 +199,7 @@ def _limit(ask: Ask, who: str, identifier: str | None, most: int | None, *, coun
 
 
 def _public(given: bool | None, *, yes: bool) -> bool:
-    """Return True if the places of a table of counts are public, which is never assumed."""
+    """Return True if the user says that the places of a table of counts are public, which is never assumed."""
     if given is not None or yes:
         return bool(given)
     return typer.confirm(
@@ -208,7 +208,7 @@ def _public(given: bool | None, *, yes: bool) -> bool:
 
 
 def _refuse_places_left_out(header: list[str], places: Any) -> None:
-    """Refuse to leave out the places of a table of counts, because several rows would then have the same cell."""
+    """Refuse a choice that leaves out the places of a table of counts, because several rows would name one cell."""
     from trueup.model.columns_recognised import is_place
 
     if places is None and (left := next(filter(is_place, header), None)):
@@ -220,7 +220,7 @@ def _refuse_places_left_out(header: list[str], places: Any) -> None:
 
 
 def _named_levels(ask: Ask, levels: str | None, places: Any, header: list[str] | None) -> list[Any] | None:
-    """Ask for levels among those that the public places propose; return None without places."""
+    """Ask which of the levels that the public places suggest to use; return None if there are no public places."""
     from trueup.files.source import open_table
     from trueup.model.columns_recognised import propose_levels
 
@@ -235,7 +235,7 @@ def _named_levels(ask: Ask, levels: str | None, places: Any, header: list[str] |
 
 
 def _refuse_what_does_not_run(spec: Any, places: Any) -> None:
-    """Refuse a draft that `explain` refuses, before it is written; no count is read."""
+    """Refuse a drafted spec that `explain` would refuse, before it is written; no count is read."""
     from trueup.model.problem import Problem
     from trueup.releasing.explain import explain
 
@@ -245,7 +245,7 @@ def _refuse_what_does_not_run(spec: Any, places: Any) -> None:
 
 
 def _asked_attributes() -> list[str]:
-    """Ask for attributes until no more is given, without showing the header, which may be a row of data."""
+    """Ask for attributes until the user gives no more; the header is not shown, because it may be a row of data."""
     found: list[str] = []
     while text := typer.prompt(
         "A column to count by, with all its values, such as sex=f,m or age=bins 0,15,65 (empty: no more)",

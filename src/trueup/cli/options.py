@@ -1,4 +1,4 @@
-"""Options that commands share; those with one meaning everywhere are options of `trueup` itself.
+"""Options that several commands share, and options of `trueup` itself, which mean the same for all commands.
 
 One file: what an option is called and means, how its text is read, and how a command takes it.
 """
@@ -25,12 +25,12 @@ INPUT, OUTPUT, LEDGER, ENGINE = "What is read", "What is written", "Ledger", "Ma
 
 
 def argument(meaning: str, **more: Any) -> Any:
-    """Return a positional parameter; `more` is passed on to `typer.Argument`."""
+    """Return a positional parameter of a command; `more` is passed on to `typer.Argument`."""
     return typer.Argument(help=meaning, show_default=False, **more)
 
 
 def option(name: str, meaning: str, group: str | None = None, *, shown: bool = False, **more: Any) -> Any:
-    """Return an option of a group in the command's help, which shows its default only if asked to.
+    """Return an option in a named group of the help; the help shows the default only if asked to.
 
     `more` as `typer.Option` takes it.
     """
@@ -110,7 +110,7 @@ COMMON: dict[str, Any] = {
 
 
 class AnyOrder(TyperGroup):
-    """An application whose own options may stand before its command or after it."""
+    """An application whose options may stand before or after the command."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
         """Read the application's options wherever they stand, then the command."""
@@ -122,14 +122,14 @@ class CompletedCommand(TyperCommand):
     """A command whose shell completion also offers the application's options that it accepts."""
 
     def shell_complete(self, ctx: typer.Context, incomplete: str) -> list[Any]:
-        """Return what may follow an incomplete word."""
+        """Return completions of an incomplete word."""
         root, taken = ctx.find_root(), taken_by(self)
         common = root.command.shell_complete(root, incomplete)
         return super().shell_complete(ctx, incomplete) + [each for each in common if each.value in taken]
 
 
 def _moved_first(own: dict[str, Any], args: Sequence[str]) -> list[str]:
-    """Return arguments with certain options, and their values, before all others."""
+    """Return arguments with the given options, and the options' values, moved before all others."""
     first, rest, words = [], [], iter(args)
     for word in words:
         name, equals, _ = word.partition("=")
@@ -148,7 +148,7 @@ def _moved_first(own: dict[str, Any], args: Sequence[str]) -> list[str]:
 
 
 def with_common(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command without the parameters that are options of the application, which fills them in.
+    """Return a command without the parameters that are also options of the application, which supplies the values.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def with_common(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def taken_by(command: Any) -> list[str]:
-    """Return the names of the application's options that a command or function accepts."""
+    """Return the names of those application options that a command or function accepts."""
     function = unwrap(getattr(command, "callback", command))
     return [_flag(name) for name in COMMON if name in signature(function).parameters]
 
@@ -186,7 +186,7 @@ def _flag(parameter: str) -> str:
 
 
 def given_tables(paths: Sequence[str] | None, encoding: str | None) -> Any:
-    """Return the given confidential table, or the two that a spec links; None if none is given."""
+    """Return the given confidential table, or the two linked ones; None if none is given."""
     from trueup.files import JoinedTables
 
     tables = [with_encoding(path, encoding) for path in paths or ()]
@@ -199,7 +199,7 @@ def given_tables(paths: Sequence[str] | None, encoding: str | None) -> Any:
 
 
 def names_in(text: str | None) -> list[str]:
-    """Return the names between commas.
+    """Return the names in a text that separates them by commas.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def names_in(text: str | None) -> list[str]:
 
 
 def named_areas(text: str | None) -> tuple[Path | None, str]:
-    """Return the file of areas and the name of its column, from `FILE` or `NAME=FILE`.
+    """Return the path of a file of areas and the name of the column of areas, from `FILE` or `NAME=FILE`.
 
     Examples
     --------
@@ -236,7 +236,7 @@ def engine_and_cluster(text: str | None) -> tuple[str | None, str | None]:
 
 
 def memory_limit(memory: str | None) -> int | None:
-    """Return the number of bytes that an option allows."""
+    """Return the memory limit (bytes) that an option states."""
     from trueup.files.memory import parse_memory
 
     return None if memory is None else parse_memory(memory)
@@ -250,7 +250,7 @@ def opened_executor(
     memory: int | None = None,
     worker_memory: int | None = None,
 ) -> Any:
-    """Return the executor of an engine that works by parts."""
+    """Return an open executor of the engine that the options name, for work by parts."""
     if engine == "spark":
         from trueup.run.spark import SparkCluster
 
@@ -266,7 +266,7 @@ def opened_executor(
 
 
 def with_encoding(path: Any, encoding: str | None) -> Any:
-    """Return the path of a file with the user's encoding, unless it is UTF-8, Parquet or a workbook."""
+    """Return the path of a file with the encoding that the user gives, unless the file needs none."""
     if not encoding or path is None:
         return path
     from trueup.files import Encoded, is_csv
@@ -277,7 +277,7 @@ def with_encoding(path: Any, encoding: str | None) -> Any:
 
 
 def open_account(url: str | None, analyst: str | None, key: str | None) -> Account | None:
-    """Open the account that the options name; without them, do not import ledgers."""
+    """Open the ledger account that the options name; return None if none is named."""
     if url is analyst is key is None:
         return None
     from trueup.ledger.account import Account
@@ -286,19 +286,19 @@ def open_account(url: str | None, analyst: str | None, key: str | None) -> Accou
 
 
 def keeper_folder() -> Path | None:
-    """Return the folder that the variable TRUEUP_KEEPER names, or else the one beside an SQLite ledger."""
+    """Return the keeper's folder: that of the variable TRUEUP_KEEPER or, by default, one beside an SQLite ledger."""
     named = os.environ.get("TRUEUP_KEEPER")
     return Path(named) if named else None
 
 
 def refuse_idle(options: dict[str, Any], needed: str, given: Any) -> None:
-    """Refuse options that have no effect without another."""
+    """Refuse options that have no effect unless another option is given."""
     if not given and (idle := [name for name, value in options.items() if value]):
         raise SpecError(f"{idle[0]} has no effect without {needed}", remedy=f"add {needed}, or leave it out")
 
 
 def named_parameters(text: str, kind: str) -> tuple[str, dict[str, str]]:
-    """Read a name with parameters after a colon, `NAME:PARAMETER=VALUE,..`, of a method or a law.
+    """Read the name of a method or law, with parameters after a colon: `NAME:PARAMETER=VALUE,..`.
 
     Examples
     --------
@@ -313,7 +313,7 @@ def named_parameters(text: str, kind: str) -> tuple[str, dict[str, str]]:
 
 
 def named_number(text: str, needed: str) -> tuple[str, float]:
-    """Read the name of a table and a number after the last equals sign."""
+    """Read `TABLE=NUMBER`: return the name of the table, and the number after the last equals sign."""
     name, _, value = text.rpartition("=")
     try:
         return name, float(value)

@@ -114,18 +114,18 @@ def _page(planned: Any) -> Any:
 
 
 def _noise(deviation: float) -> str:
-    """Return the standard deviation of a table's noise as text, or words if it has none."""
+    """Return the standard deviation of the noise on a table as text, or words if the table has no noise."""
     return "not measured" if isinf(deviation) else f"{deviation:.2f}" if deviation else "exact"
 
 
 def _about_areas(targets: list[str], column: str) -> bool:
-    """Return True if a target names a table of areas, or its mean."""
+    """Return True if a target is about a table of areas, or about its mean."""
     tables = (text.partition("=")[0].removeprefix("mean:").partition(" x ")[0].strip() for text in targets)
     return column in tables
 
 
 def _preset(name: str | None, wishes: bool) -> Any:
-    """Return the named preset, which excludes weights and targets."""
+    """Return the preset that an option names; refuse it together with weights or targets."""
     if name not in (None, "relative", "no-worse"):
         raise SpecError(f"there is no preset '{name}'", needed="relative or no-worse")
     if name and wishes:
@@ -136,7 +136,7 @@ def _preset(name: str | None, wishes: bool) -> Any:
 
 
 def _figures(planned: Any) -> dict[str, Any]:
-    """Return all figures of a plan, without its purpose, which is in the spec."""
+    """Return all figures of a plan as plain values, without the spec and the places."""
     found = asdict(replace(planned, problem=None))
     del found["problem"]
     return found

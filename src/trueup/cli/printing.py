@@ -1,4 +1,4 @@
-"""Output of commands: tables, JSON and sentences, and progress on a terminal, in a log or in a file."""
+"""Printing of tables, JSON and sentences by commands, and of progress on a terminal, in a log or in a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trueup.version import __version__
 
 
 def say_repeated(key: Any) -> None:
-    """Print that nothing was drawn if a release under the same key was committed before."""
+    """Print that no noise was drawn, if an earlier release under the same key exists."""
     if key:
         print(
             f"Nothing was read, drawn or charged: this is the release that was committed under the key '{key}'. Corrected data "
@@ -30,12 +30,12 @@ def say_repeated(key: Any) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a record as JSON; exact fractions become text, and non-finite numbers null."""
+    """Print values as JSON, with exact fractions as text and non-finite numbers as null."""
     print(json.dumps(_finite(value), indent=2, default=str, allow_nan=False))
 
 
 def _finite(value: Any) -> Any:
-    """Return a value with None for NaN and infinity, which JSON lacks."""
+    """Return a value in which None replaces NaN and infinity, which JSON does not have."""
     if isinstance(value, Mapping):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -48,7 +48,7 @@ LINE_CHARACTERS = 400
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table, folding its lines between words only on a narrow terminal."""
+    """Print a table; on a narrow terminal, its lines are broken between words."""
     from rich import box
     from rich.console import Console
     from rich.table import Column, Table
@@ -82,7 +82,7 @@ Watch = Callable[[str, int, int], None]
 
 
 class Tell(Protocol):
-    """A progress function that may also be called with only the name of a stage."""
+    """A function that reports progress, and that may be called with the name of a stage alone."""
 
     def __call__(self, what: str, done: int = 0, of: int = 0) -> None: ...
 
@@ -92,7 +92,7 @@ COMPILING = "compiling numerical kernels, once: what is compiled is kept"
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Tell]:
-    """Show the running stage, its progress and the time left; in a log, as dated lines."""
+    """Show the current stage, the share done and the time left; in a log, print dated lines instead."""
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
@@ -108,7 +108,7 @@ def progress(*, quiet: bool) -> Iterator[Tell]:
 
 @contextmanager
 def _bars(console: Any) -> Iterator[Tell]:
-    """Show one line for stages without parts, and a progress bar for each stage with parts."""
+    """Show a line for a stage without parts, and a progress bar for a stage with parts."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
@@ -136,7 +136,7 @@ def _bars(console: Any) -> Iterator[Tell]:
 
 @contextmanager
 def writing_log(path: Path | None, watch: Watch) -> Iterator[Watch]:
-    """Also write progress and the end of the attempt to a private file, one JSON object per line.
+    """Also write the progress and outcome of a run to a private file, one JSON object per line.
 
     Raises
     ------
@@ -172,20 +172,20 @@ def writing_log(path: Path | None, watch: Watch) -> Iterator[Watch]:
 
 
 class TimeLeft:
-    """Estimate of the seconds that the rest of a stage takes; None before any part is done."""
+    """An estimate of the seconds left in a stage; None until a part is done."""
 
     def __init__(self) -> None:
         self._begun: dict[str, tuple[float, int]] = {}
 
     def __call__(self, what: str, done: int, of: int) -> float | None:
-        """Update the estimate; a stage may begin with parts that an earlier attempt has done."""
+        """Update the estimate by the number of finished parts, of which an earlier attempt may have done some."""
         now = time.monotonic()
         begun, before = self._begun.setdefault(what, (now, done))
         return (now - begun) / (done - before) * (of - done) if before < done < of else None
 
 
 class LogLines:
-    """Dated log lines of a run's stages: each kind of stage once, and at most one more line per `PERIOD` seconds.
+    """Dated lines in a log: one for each kind of stage, and at most one more per `PERIOD` seconds.
 
     Stages are of a kind if they differ from a number on, as in "warming up: 5 of 100 sweeps", unless one predicts another time
     for the whole command: a prediction that is corrected by half is printed.
@@ -199,7 +199,7 @@ class LogLines:
         self._kinds: set[tuple[str, bool]] = set()
 
     def watch(self, what: str, done: int = 0, of: int = 0) -> None:
-        """Print the current stage or the number of finished parts, if it is time for a line."""
+        """Print the current stage or the number of finished parts, if enough time has passed since the last line."""
         left, now = self._left(what, done, of), time.monotonic()
         kind, whole = re.split(r"\d", what)[0] + _predicted(what), of <= 1
         due, known = now - self._said >= self.PERIOD, (kind, whole) in self._kinds
@@ -212,12 +212,12 @@ class LogLines:
 
 
 def _predicted(text: str) -> str:
-    """Return the predicted time of the whole command as text, in steps of a half; empty if it is unknown."""
+    """Return the predicted time of the whole command as text, rounded to half units; empty if it is unknown."""
     found = re.search(r"about (\d+) (second|minute)s in all", text)
     seconds = int(found[1]) * (60 if found[2] == "minute" else 1) if found else 0
     return str(round(math.log(seconds, 1.5))) if seconds else ""
 
 
 def say_dated(text: str) -> None:
-    """Print a line on standard error with the time before it."""
+    """Print a line on standard error, with the time in front."""
     print(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {text}", file=sys.stderr)

@@ -21,7 +21,7 @@ More = Annotated[list[Path] | None, argument("More tables of --published.")]
 
 
 def refuse_beside_published(options: dict[str, Any]) -> None:
-    """Refuse options for a table of your own beside tables that somebody else published."""
+    """Refuse options that describe a confidential table together with tables that somebody else published."""
     if idle := [name for name, value in options.items() if value is not None]:
         raise SpecError(
             f"{idle[0]} is given together with --published",
@@ -33,7 +33,7 @@ def refuse_beside_published(options: dict[str, Any]) -> None:
 def draft_from_published(
     spec: Path, files: list[Path], title: str | None, geography: Path | None, encoding: str | None
 ) -> None:
-    """Write a first spec of published tables, and print what remains undecided."""
+    """Draft a spec of published tables, write it to a file, and print what remains undecided."""
     from trueup.files import Encoded
     from trueup.files.target import refuse_file
     from trueup.io.published.drafting import draft_published
@@ -76,7 +76,7 @@ def _encoding_of(file: Path) -> str | None:
 
 
 def refuse_two_sources(source: Path | None) -> None:
-    """Refuse another source beside --perturbed."""
+    """Refuse any other source of data together with --perturbed."""
     if source is not None:
         raise SpecError(
             "--perturbed is given together with another source", needed="one source of the published counts"
@@ -86,7 +86,7 @@ def refuse_two_sources(source: Path | None) -> None:
 def read_source(
     source: Path | None, perturbed: Path | None, tables: list[Any], geography: Any, released: Any = None
 ) -> Any:
-    """Return a spec and its published values: tables of others, a bundle, or files with a spec."""
+    """Return a spec and published values, from tables of others, a bundle, or files with a spec."""
     if released is not None:
         return _read_released(source, perturbed, tables, geography, released)
     if perturbed is not None:
@@ -103,7 +103,7 @@ def read_source(
 
 
 def read_periods(bundle: Path | None, first: Any, later: list[Path]) -> dict[str, Any]:
-    """Return the measurements of the first and of later periods, by the names of their folders."""
+    """Return the measurements of the first and of the later periods, by the names of the folders."""
     if bundle is None or not all(folder.is_dir() for folder in later):
         raise SpecError(
             "--later is given, but not every period is a bundle", needed="a bundle folder for each period"
@@ -119,7 +119,7 @@ def read_periods(bundle: Path | None, first: Any, later: list[Path]) -> dict[str
 
 
 def is_census_file(source: Path | None, tables: list[Any]) -> bool:
-    """Return True if a spec is given with S-DHC files."""
+    """Return True if the spec is a file and the first table is not a folder, as S-DHC files are given."""
     return source is not None and not source.is_dir() and bool(tables) and not Path(tables[0]).is_dir()
 
 

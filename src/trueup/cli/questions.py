@@ -91,7 +91,7 @@ def _print(answer: PosteriorAnswer, show: int) -> None:
 
 
 def _to_digits_known(value: float, sd: float) -> str:
-    """Return a number with as many decimals as its standard deviation justifies, or else with three digits.
+    """Return a number as text, with the decimals that its standard deviation justifies, or else with three digits.
 
     Examples
     --------

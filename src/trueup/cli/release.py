@@ -66,7 +66,7 @@ Resume = Annotated[
 
 @dataclass(frozen=True)
 class _How:
-    """The options that say how a run is carried out."""
+    """The options that determine how a release is carried out: engine, workers, memory and time."""
 
     engine: str | None
     master: str | None
@@ -78,7 +78,7 @@ class _How:
     quiet: bool
 
     def executor(self) -> Any:
-        """Return the engine that carries out a release by parts."""
+        """Return the executor of the chosen engine, for a release by parts."""
         if self.engine == "memory":
             raise SpecError(
                 "the engine 'memory' keeps no run folder, so no run can be continued",
@@ -142,7 +142,7 @@ def release_command(
 
 
 def _refuse_idle(how: _How, engine: str, out: Path) -> None:
-    """Refuse options of a release by parts that would have no effect."""
+    """Refuse options for releases by parts that would have no effect on this release."""
     asked = {"--take-over": how.take_over, "--worker-memory": how.worker_memory}
     given = next((name for name, value in asked.items() if value), None)
     if engine == "memory" and given:
@@ -205,7 +205,7 @@ def _resume(folder: Path, how: _How, given: dict[str, Any]) -> None:
 
 @contextmanager
 def _saying_how_to_go_on(run: Path, account: Any) -> Iterator[None]:
-    """Print how to resume if the command ends with an error after a run has begun."""
+    """Print the command that resumes the run, if an error ends this one after the run has begun."""
     try:
         yield
     except BusyError:  # it is being continued
@@ -218,7 +218,7 @@ def _saying_how_to_go_on(run: Path, account: Any) -> Iterator[None]:
 
 
 def show_release(released, out: str, *, as_json: bool, repeated: str | bool | None = None) -> None:
-    """Print the public figures of a release, and whether it repeats the release of an earlier key."""
+    """Print the public figures of a release, and say so if it repeats an earlier release under the same key."""
     from trueup.model.records.release import unreadable_tables
 
     guarantee = released.guarantee

@@ -116,7 +116,7 @@ def _show(plan, *, quick: bool) -> None:
 
 
 def _show_expected(plan, *, quick: bool) -> None:
-    """Print expected errors from formulas; without formulas, print the noise alone and how to find the errors."""
+    """Print the expected errors if formulas exist; otherwise print the noise and how to find the errors."""
     known = any(e.most is not None for e in plan.expected)
     rows = [
         [
@@ -140,7 +140,7 @@ def _show_expected(plan, *, quick: bool) -> None:
 
 
 def _show_bounds(plan) -> None:
-    """Print how many records each limit would leave out, and the noise that it requires."""
+    """Print for each limit on a unit's records the number of records left out and the noise that it needs."""
     from trueup.planning.contributions import least_typical
     from trueup.reporting.drawing.words import plural
 

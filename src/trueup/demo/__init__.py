@@ -1,4 +1,4 @@
-"""The demonstration: a synthetic geography and a fictitious table, released end to end.
+"""The demonstration: a synthetic geography with made-up tables, released from spec to report.
 
 Here too: the smallest useful specs, for the examples in docstrings: two areas and their total.
 """
@@ -21,7 +21,7 @@ TABLES = ("blocks", "children")
 
 
 def run_demo(folder: Path, tell: Callable[[str], None] = lambda stage: None) -> dict[str, Release]:
-    """Write the demonstration's tables and specs into a new folder and release them.
+    """Write the tables and specs of the demonstration into a new folder, and release them.
 
     The tables are synthetic and seeded; the noise is not: it is fresh on every run.
 

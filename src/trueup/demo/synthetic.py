@@ -17,7 +17,7 @@ AGE_SHARES = np.array([0.22, 0.30, 0.32, 0.16])
 
 
 def synthetic_blocks(seed: int = SEED) -> dict[str, NDArray]:
-    """Return a table with one row per block and one column per sex and age group.
+    """Return a table with one row for each block and one column for each sex and age group.
 
     Places have unequal numbers of children; a third of the blocks are empty, the others are
     lognormal with a long tail, and age structure differs between tracts.
@@ -38,7 +38,7 @@ def synthetic_blocks(seed: int = SEED) -> dict[str, NDArray]:
 
 
 def _codes(rng: np.random.Generator) -> tuple[NDArray, NDArray]:
-    """Return the tract of every block, and its code: 2 state + 3 county + 6 tract + 4 block."""
+    """Return the tract of every block, and every block's code: 2 digits for the state, 3 county, 6 tract, 4 block."""
     county_of = _children(rng, STATES, COUNTIES)
     tract_county = _children(rng, COUNTIES, TRACTS)
     tract_of = _children(rng, TRACTS, BLOCKS)
@@ -50,7 +50,7 @@ def _codes(rng: np.random.Generator) -> tuple[NDArray, NDArray]:
 
 
 def _children(rng: np.random.Generator, parents: int, children: int) -> NDArray[np.int64]:
-    """Return the parent of every child; each parent has at least one child, and the rest are divided unevenly."""
+    """Return the parent of every child: each parent has at least one child, and the rest are divided unevenly."""
     extra = rng.multinomial(children - parents, rng.dirichlet(np.full(parents, 1.5)))
     return np.repeat(np.arange(parents), 1 + extra)
 
@@ -72,7 +72,7 @@ Box = tuple[float, float, float, float]
 
 
 def made_up_shapes(codes: Sequence[str], lengths: Sequence[int], name: str) -> dict[str, Any]:
-    """Draw a shape for each place, so that places with the same parent are neighbours.
+    """Draw a made-up shape for each place, so that places with the same parent are neighbours.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _nested(codes: Sequence[str], lengths: tuple[int, ...], box: Box) -> Iterato
 
 
 def _divided(groups: list[list[str]], box: Box) -> Iterator[tuple[list[str], Box]]:
-    """Halve a box across its longer side, in proportion to its places, until each place has its own part."""
+    """Divide a box into one box for each place: halve it across its longer side, in proportion to numbers of places."""
     if len(groups) == 1:
         yield groups[0], box
         return
@@ -136,7 +136,7 @@ def _divided(groups: list[list[str]], box: Box) -> Iterator[tuple[list[str], Box
 
 
 def _bent(box: Box) -> NDArray[np.float64]:
-    """Return the closed outline of a box after one smooth deformation of the plane."""
+    """Return the closed outline of a box after a smooth deformation that is the same for all boxes."""
     left, bottom, right, top = box
     across, up = _interpolated(left, right), _interpolated(bottom, top)
     x = np.r_[across, np.full(len(up), right), across[::-1], np.full(len(up), left)]

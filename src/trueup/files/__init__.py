@@ -32,7 +32,7 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # a drive has one letter
 
 
 class Encoded(str):
-    """The path of a CSV file that is not in UTF-8.
+    """The path and the encoding of a CSV file that is not in UTF-8.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Encoded(str):
 
 
 def is_address(source: Any) -> bool:
-    """Return True if a source is a remote address or a catalogue's table, which only an engine reads.
+    """Return True if a source is a remote address or a catalogue's table, which can be read only by an engine.
 
     Examples
     --------
@@ -67,17 +67,17 @@ def is_address(source: Any) -> bool:
 
 
 def is_parquet(path: Path) -> bool:
-    """Return True if a file's name is that of a Parquet file."""
+    """Return True if a file's name ends like that of a Parquet file."""
     return path.name.lower().endswith(PARQUET)
 
 
 def is_workbook(path: Path) -> bool:
-    """Return True if a file's name is that of a workbook."""
+    """Return True if a file's name ends like that of a workbook."""
     return path.name.lower().endswith(WORKBOOK)
 
 
 def is_csv(path: Path) -> bool:
-    """Return True if a file's name is that of a CSV file."""
+    """Return True if a file's name ends like that of a CSV file, compressed or not."""
     return path.name.lower().endswith(CSV)
 
 
@@ -87,7 +87,7 @@ def opened_csv(path: Path):
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files that a path names: itself, or the Parquet files of a folder or a pattern."""
+    """Return the files that a path names: the file itself, or the Parquet files of a folder or a pattern."""
     try:
         files = _found(path)
     except (OSError, ValueError, NotImplementedError):  # a name too long, or a pattern that is none
@@ -104,7 +104,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def _found(path: Path) -> list[Path]:
-    """Return the files of a path: an existing path literally, otherwise as a pattern."""
+    """Return the files of a path, which is read literally if it exists and otherwise as a pattern."""
     if path.is_file():
         return [path]
     if path.is_dir():
@@ -138,7 +138,7 @@ COUNT = "trueup_count"
 
 @dataclass(frozen=True)
 class JoinedTables:
-    """Two tables of records, of persons and of the households that they live in.
+    """Two linked tables of records: persons, and the households in which they live.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class JoinedTables:
 
 
 class Source(Protocol):
-    """A table that can be read by column and counted by group."""
+    """A table whose columns can be read, and whose equal rows can be counted."""
 
     name: str
 
@@ -160,30 +160,30 @@ class Source(Protocol):
         ...
 
     def select(self, columns: Sequence[str]) -> Columns:
-        """Return columns as arrays; a missing value is None or NaN."""
+        """Return the named columns as arrays, with None or NaN for missing values."""
         ...
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
-        """Return the distinct combinations of columns with their row counts as `COUNT`; without columns, all rows."""
+        """Count equal rows: return the distinct combinations of columns, and their numbers of rows as `COUNT`."""
         ...
 
     def row(self, number: int) -> str:
-        """Return words for the location of a row, numbered from 1, whose content may be confidential."""
+        """Return words that say where a row stands, by its number from 1, without its content."""
         ...
 
     def row_with(self, held: Mapping[str, Any]) -> str:
-        """Return words for the location of the first row that has the given values."""
+        """Return words that say where the first row with the given values stands."""
         ...
 
 
 def select(source: Source, columns: Sequence[str]) -> Columns:
-    """Read columns; raise DataError for a missing one."""
+    """Read columns as arrays; raise DataError if one is missing."""
     require(source, columns)
     return source.select(list(dict.fromkeys(columns)))
 
 
 def require(source: Source, columns: Sequence[str]) -> None:
-    """Refuse a table that lacks a column, without showing its header, which may be a row of data."""
+    """Refuse a table that lacks a column; the error does not show the header, which may be a row of data."""
     held = source.columns()
     for column in columns:
         if column not in held:
@@ -196,7 +196,7 @@ def require(source: Source, columns: Sequence[str]) -> None:
 
 @dataclass
 class Held:
-    """A table in memory, with None for empty values; `lines` gives the line of its file at which each row ends."""
+    """A table in memory, with None for empty values; `lines` gives the line of the file in which each row ends."""
 
     name: str
     held: Columns
@@ -207,11 +207,11 @@ class Held:
         return list(self.held)
 
     def select(self, columns: Sequence[str]) -> Columns:
-        """Return columns as arrays."""
+        """Return the named columns as arrays."""
         return {name: self.held[name] for name in columns}
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
-        """Return the distinct combinations of columns and the number of rows of each."""
+        """Return the distinct combinations of columns, and the number of rows of each."""
         if not columns:
             return {COUNT: np.array([max(map(len, self.held.values()), default=0)])}
         counted = Counter(zip(*(self.held[name].tolist() for name in columns)))
@@ -220,11 +220,11 @@ class Held:
         return named | {COUNT: np.array(list(counted.values()), dtype=np.int64)}
 
     def row(self, number: int) -> str:
-        """Return words for the location of a row, numbered from 1."""
+        """Return words that say where a row stands, by its number from 1."""
         return f"row {number} of {self.name}" + (f" (line {self.lines[number - 1]})" if self.lines else "")
 
     def row_with(self, held: Mapping[str, Any]) -> str:
-        """Return words for the location of the first row that has the given values."""
+        """Return words that say where the first row with the given values stands."""
         rows = zip(*(self.held[name].tolist() for name in held))
         wanted = tuple(held.values())
         number = next((at for at, row in enumerate(rows, 1) if row == wanted), None)
@@ -232,7 +232,7 @@ class Held:
 
 
 def address_of(source: Any) -> Any:
-    """Return where a table is, in plain values; None for one in memory.
+    """Return the address of a table as plain values that can be sent to a worker, or None if it is in memory.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def address_of(source: Any) -> Any:
 
 
 def source_at(address: Any) -> Any:
-    """Return the source of an address.
+    """Return the source at an address that `address_of` returned.
 
     Examples
     --------
@@ -270,7 +270,7 @@ def source_at(address: Any) -> Any:
 
 
 def refuse_addresses(source: Any) -> None:
-    """Refuse two tables if one is given by an address, because they are linked on the driver's machine."""
+    """Refuse two linked tables if one is given by an address, because the driver's machine must read both."""
     if isinstance(source, JoinedTables):
         for name, table in (("persons", source.persons), ("households", source.households)):
             if is_address(table):

@@ -69,7 +69,7 @@ _PAIRS = re.compile(rb"[\x81-\xfe][\x40-\xfe]")
 
 
 def likely_encoding(held: bytes) -> str:
-    """Return the encoding under which a text's letters look like those of a language; UTF-8 if it is valid.
+    """Return the likely encoding of bytes: UTF-8 or UTF-16 if they are valid, otherwise the one that best fits a language.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def _decoded(held: bytes, name: str) -> str | None:
 
 
 def _score_wide(held: bytes, name: str) -> float:
-    """Return the share of letters that are common in a two-byte encoding, or a very low score if some are invalid."""
+    """Return the share of letters that are common in a two-byte encoding, or a very low score if bytes are invalid."""
     if (text := _decoded(held, name)) is None:
         return -1
     strange = [letter for letter in text if letter > "\x7f"]
@@ -124,7 +124,7 @@ def _score_single(held: bytes, name: str, alphabets: tuple[str, ...]) -> float:
 
 
 def _weight(letter: str, letters: str, every: str) -> float:
-    """Return how well a letter or mark fits a language, whose encoding also holds letters of others."""
+    """Return a score between 0 and 1 for how well a letter fits a language in a given encoding."""
     small = letter.lower()
     if small in letters:
         return (1.0 if small in letters[:_COMMON] else 0.7) - 0.05 * (small != letter)
@@ -136,7 +136,7 @@ MOST_LINES = 5_000_000
 
 
 class FileFault(NamedTuple):
-    """A fault and its remedy."""
+    """The first fault of a CSV file: its line, the cause, and a remedy."""
 
     line: int
     what: str
@@ -154,7 +154,7 @@ def encoding_of(path: Path) -> str:
 
 
 def line_of_row(path: Path, number: int) -> int | None:
-    """Return the line in which a row ends, as an editor counts, with the header and line breaks within quotes.
+    """Return the number of the line in which a row ends, as an editor counts lines.
 
     None where that cannot be told.
 
@@ -180,7 +180,7 @@ def line_of_row(path: Path, number: int) -> int | None:
 
 
 def csv_fault(path: Path, delimiter: str = ",") -> FileFault | None:
-    """Find the first fault that prevents a file from being read; lines are counted from 1.
+    """Return the first fault that prevents a CSV file from being read, with its line counted from 1; None without one.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Strict reading of CSV files, with the delimiter of their header."""
+"""Strict reading of CSV files, with the delimiter found in the header."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UTF_8 = "utf-8-sig"
 
 
 def is_utf8(path: Path) -> bool:
-    """Return True if a CSV file is text in UTF-8, which is read as such whatever its declared encoding.
+    """Return True if a CSV file is valid UTF-8; such a file is read as UTF-8 whatever encoding is declared.
 
     A zero byte or an escape stands for another encoding whose bytes are all in ASCII.
 
@@ -46,7 +46,7 @@ def is_utf8(path: Path) -> bool:
 
 
 def open_csv(path: Path, connection: Any) -> Source:
-    """Read a CSV file strictly: every row has the header's fields, or the file counts as damaged.
+    """Read a CSV file strictly: a row whose number of fields differs from the header's makes the file damaged.
 
     Every column is read as text: a FIPS code keeps its leading zeros, and a count is checked digit
     by digit. The dialect is taken from the header row alone, so that no row of data can change it.
@@ -70,7 +70,7 @@ def open_csv(path: Path, connection: Any) -> Source:
 
 
 def _header(path: Path, connection: Any = None, encoding: str = _UTF_8) -> tuple[str, list[str]]:
-    """Return the delimiter, and the names of the columns."""
+    """Return the delimiter of a CSV file and the names of its columns, from the header."""
     try:
         header = _first_line(path, connection, encoding)
         delimiter = max(DELIMITERS, key=header.count)
@@ -102,7 +102,7 @@ def _first_line(path: Path, connection: Any, encoding: str) -> str:
 
 
 def open_encoded(path: Path, encoding: str) -> Source:
-    """Read a CSV file of another encoding whole, as strictly as one in UTF-8."""
+    """Read a whole CSV file of another encoding into memory, as strictly as one in UTF-8."""
     name = f"'{path.name}'"
     _refuse_encoding(path)
     delimiter, names = _header(path, encoding=encoding)
@@ -129,7 +129,7 @@ def _refuse_encoding(path: Path) -> None:
 
 
 def in_utf8(source: Any, folder: Path) -> Any:
-    """Return a source that can be read in bounded memory; a CSV file in another encoding is copied to a folder in UTF-8.
+    """Return a source that can be read in bounded memory; copy a CSV file of another encoding to a folder in UTF-8.
 
     Raises
     ------
@@ -167,7 +167,7 @@ _RUN, _RESERVED = 1, 3
 
 
 def is_whole_zst(path: Path) -> bool:
-    """Return True if all frames and blocks of a zstd file end within it, judged by their sizes alone.
+    """Return True if every frame and block of a zstd file ends within the file, judged by the stated sizes.
 
     Source: RFC 8878, section 3.1.
 

@@ -26,7 +26,7 @@ ROW = "trueup_row"
 
 
 def parquet(files: Iterable[str | Path], options: str = "hive_partitioning = false") -> str:
-    """Return Parquet files as an SQL table, with the columns that they contain.
+    """Return the SQL for Parquet files as one table, with the columns that the files contain.
 
     Unless told otherwise DuckDB puts the names of all folders above a file (`state=01`) in the place of its columns.
     """
@@ -34,7 +34,7 @@ def parquet(files: Iterable[str | Path], options: str = "hive_partitioning = fal
 
 
 def connect(*, files: Iterable[str | Path] = (), folders: Iterable[str | Path] = (), **settings: Any) -> Any:
-    """Return a fresh in-memory database, never shared, because shared state would not be thread-safe.
+    """Return a new in-memory DuckDB connection, never shared, that may open only the given files and folders.
 
     It opens no file but those named, and those in the folders named, nothing on a network, and loads no extension: what
     a table or a spec holds can make it do nothing else. It spills to disk only where it is given a `temp_directory`:
@@ -76,7 +76,7 @@ _ALONE = {
 
 
 def _both_ways(paths: Iterable[str | Path]) -> Iterator[str]:
-    """Yield paths as given and as escaped, because DuckDB compares both with the allowed ones."""
+    """Yield each path as given and in escaped form, because DuckDB compares both with the allowed paths."""
     for path in map(Path, paths):
         yield from {str(path.absolute()), by_letter(path)}
 
@@ -98,7 +98,7 @@ def _texts(texts: Iterable[str]) -> str:
 
 @contextmanager
 def quiet_duckdb(name: str, files: Sequence[Path] = ()) -> Iterator[None]:
-    """Turn DuckDB's errors, which quote data, into ones that name the line of a faulty file instead."""
+    """Replace DuckDB's errors, which quote data, by errors that name only the line of a faulty file."""
     import duckdb
 
     try:
@@ -128,7 +128,7 @@ def damaged(name: str, files: Sequence[Path] = (), line: str = "") -> DataError:
 
 @contextmanager
 def writing_by_duckdb(path: Path) -> Iterator[None]:
-    """Turn a disk error of DuckDB into a ResourceError that names the file and the system's reason."""
+    """Turn a disk error that DuckDB raises into a ResourceError that names the file and the cause."""
     import duckdb
 
     try:
@@ -157,7 +157,7 @@ LONGEST_TEXT = 10_000
 
 
 class Relation:
-    """A table that DuckDB reads."""
+    """A table that DuckDB reads, from files or from a query."""
 
     def __init__(self, name: str, relation: Any, files: Sequence[Path] = (), connection: Any = None) -> None:
         # Before DuckDB 2 a relation does not keep its connection open.
@@ -227,7 +227,7 @@ class Relation:
 def text_columns(
     connection: Any, names: Sequence[str], source: str, may_lack: Collection[str] = ()
 ) -> Columns:
-    """Read columns of text in batches of rows, because Python texts of a nation's keys take gigabytes.
+    """Read columns of text in batches of rows, because Python texts of all keys would take gigabytes.
 
     Equal columns are one array; columns that may lack values are objects, with None for a missing one.
     """

@@ -24,7 +24,7 @@ _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
 
 
 def parse_memory(text: str) -> int:
-    """Read a size in bytes.
+    """Return the number of bytes that a size such as '2GB' states.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def parse_memory(text: str) -> int:
 
 
 def memory_text(size: float) -> str:
-    """Return a size in bytes as text.
+    """Return a size in bytes as text, such as '2 GB'.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def refuse_needed(what: str, needed: float, memory: int | None) -> None:
 
 
 def return_freed(least: int | None = 1 << 20) -> None:
-    """Return freed memory to the system; with glibc, arrays of at least `least` bytes are then returned at once.
+    """Return freed memory to the operating system; arrays of at least `least` bytes are also returned when freed later.
 
     It keeps those below 32 MB for later ones, between which they fragment: a third of the memory of a tree of 4e6 counts.
     """
@@ -81,7 +81,7 @@ def machine_bytes() -> int:
 
 
 def available() -> float:
-    """Return the bytes of free memory; infinite if the system does not say."""
+    """Return the number of free bytes of memory, or infinity if the system does not say."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))

@@ -1,4 +1,4 @@
-"""OpenDocument spreadsheets (ods): read one row after the other, on the interface of openpyxl's books.
+"""Reader of OpenDocument spreadsheets (ods), row by row, with the interface of openpyxl's workbooks.
 
 A spreadsheet is a ZIP archive whose `content.xml` holds all sheets (OASIS OpenDocument 1.3, part 3, section 9). Equal rows and
 cells are written once with their number, which may be a billion in a file of one kilobyte: numbers are bounded before anything is
@@ -35,7 +35,7 @@ _STEPS = {"cm": 1 / 0.353, "mm": 1 / 3.53, "in": 7.2, "pt": 0.1}
 
 
 class SpreadsheetCell(NamedTuple):
-    """A cell with the parts of openpyxl's cells that are read: `value`, and `alignment.indent` in steps."""
+    """A cell with the two fields of openpyxl's cells that are read: `value`, and `alignment.indent` in steps."""
 
     value: Any
     indent: int = 0
@@ -47,12 +47,12 @@ class SpreadsheetCell(NamedTuple):
 
     @property
     def alignment(self) -> SpreadsheetCell:
-        """Return the cell itself, which has the indent."""
+        """Return the cell itself, which has the attribute `indent`."""
         return self
 
 
 class Spreadsheet:
-    """An open spreadsheet, whose sheets are read from the file whenever their rows are.
+    """An open spreadsheet whose sheets are read from the file each time that rows are requested.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Spreadsheet:
         self._held.close()
 
     def parsed(self, reader: _Reader) -> Iterator[list[tuple[int, list[SpreadsheetCell]]]]:
-        """Feed the file to a reader, and yield the rows that each piece completes, with how often each stands."""
+        """Feed the file to a reader in pieces; yield each row that a piece completes, with its number of repetitions."""
         parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text, parser.ordered_attributes = True, False
         parser.StartElementHandler, parser.EndElementHandler = reader.start, reader.end
@@ -91,13 +91,13 @@ class Spreadsheet:
 
 
 class SpreadsheetPage:
-    """A sheet of a spreadsheet."""
+    """A sheet of an OpenDocument spreadsheet."""
 
     def __init__(self, book: Spreadsheet, name: str) -> None:
         self._book, self._name = book, name
 
     def iter_rows(self, *, values_only: bool) -> Iterator[list[Any]]:
-        """Yield the rows down to the last that is not empty, each up to its last cell that is not."""
+        """Yield the rows down to the last nonempty one, each up to its last nonempty cell."""
         blank = 0
         for rows in self._book.parsed(_Reader(self._book, self._name)):
             for times, row in rows:
@@ -115,7 +115,7 @@ def _refuse_doctype(*_: Any) -> None:
 
 
 class _Reader:
-    """Handlers of the XML parser, which collect the rows of one sheet; of none, the names of all."""
+    """Handlers of an XML parser that collect the rows of one sheet or, if none is given, the names of all sheets."""
 
     def __init__(self, book: Spreadsheet, sheet: str | None) -> None:
         self.book, self.sheet = book, sheet
@@ -233,7 +233,7 @@ def _shortened(attributes: dict[str, str]) -> dict[str, str]:
 
 
 def _number(text: str | None) -> int:
-    """Return how often something stands, at least once."""
+    """Return the number of repetitions that an attribute states, at least one."""
     if text is None:
         return 1
     if not (text.isascii() and text.isdigit() and len(text) < 20):
@@ -242,7 +242,7 @@ def _number(text: str | None) -> int:
 
 
 def _value(told: dict[str, str], text: str) -> Any:
-    """Return what a cell holds as openpyxl does: a number, a truth, a date or a text; None for an empty cell."""
+    """Return the value of a cell as openpyxl does: a number, a truth value, a date or a text; None for an empty cell."""
     kind = told.get("office:value-type")
     if kind in ("float", "percentage", "currency"):
         value = float(told["office:value"])

@@ -1,4 +1,4 @@
-"""Read columns from CSV, Parquet, DuckDB or any dataframe, as NumPy arrays of text or numbers.
+"""Readers of columns from CSV, Parquet, DuckDB or dataframes, as NumPy arrays of text or numbers.
 
 Messages never quote a reader's own error: it may hold a line of confidential data.
 """
@@ -39,7 +39,7 @@ LIBRARIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "arrow"}
 
 
 def frame_library(data: Any) -> str | None:
-    """Name the library of a dataframe; return None for anything else, such as a path.
+    """Return the name of the library to which a dataframe belongs; None for anything else, such as a path.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def _entries(column: NDArray) -> list[Any]:
 
 
 class _Frame:
-    """A dataframe that narwhals reads."""
+    """A dataframe of any library that narwhals supports, as a source."""
 
     def __init__(self, name: str, frame: Any) -> None:
         self.name, self._given = name, frame
@@ -178,7 +178,7 @@ def open_frame(source: Any) -> Source:
 
 
 def open_table(source: Any, connection: Any = None) -> Source:
-    """Open a path (CSV, Parquet), a DuckDB relation, or any dataframe that narwhals takes.
+    """Open a CSV or Parquet path, a DuckDB relation, or any dataframe that narwhals supports, as a source.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def open_table(source: Any, connection: Any = None) -> Source:
 
 
 def files_read(source: Any) -> list[Path]:
-    """Return the files of a source; empty for an address or a table in memory.
+    """Return the files from which a source reads; empty for an address or a table in memory.
 
     Raises
     ------
@@ -247,7 +247,7 @@ def _open_file(path: Path, connection: Any) -> Source:
 
 
 def _parquet_files(files: Sequence[Path], path: Path) -> str:
-    """Read Parquet files as one table; a column that stands in folder names (`state=01`) is text."""
+    """Read Parquet files as one table; a column encoded in folder names (`state=01`) is text."""
     folders = {part for file in files for part in file.relative_to(named_folder(path)).parts[:-1]}
     spelled = any("=" in folder for folder in folders)
     return parquet(files, "hive_types_autocast = false") if spelled else parquet(files)

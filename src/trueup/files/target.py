@@ -17,7 +17,7 @@ from trueup.errors import BundleError, BusyError, ResourceError
 
 
 def refuse_occupied(target: Path) -> None:
-    """Refuse an output path that is not empty."""
+    """Refuse an output path that is a link, or anything else than a new or empty folder."""
     if target.is_symlink():
         raise BundleError(
             f"'{target}' is a symbolic link",
@@ -34,7 +34,7 @@ def refuse_occupied(target: Path) -> None:
 
 
 def refuse_file(file: Path, option: str = "--out") -> None:
-    """Refuse an output file that exists or whose folder does not exist, before its content is computed."""
+    """Refuse an output file that exists or whose folder does not, before the content is computed."""
     if file.exists() or file.is_symlink():
         raise BundleError(f"'{file}' exists already", remedy=f"choose another {option}")
     if not file.absolute().parent.is_dir():
@@ -70,7 +70,7 @@ def _refuse_locked(target: Path) -> None:
 
 @contextmanager
 def claimed(target: Path) -> Iterator[None]:
-    """Keep other runs from an output path until the block or this process ends.
+    """Keep other runs away from an output path until the end of the block or of this process.
 
     A run claims its target before it is charged, so that of several runs to one target one is charged. The claim is a
     lock on a hidden file beside the target; nothing but the lock says who is alive.
@@ -147,7 +147,7 @@ def _claim_of(target: Path) -> Path:
 
 
 def _locked(path: Path, until: float) -> int | None:
-    """Return a handle that holds the lock of the file at a path; None if another process holds it."""
+    """Return a file handle that holds the lock of a path, or None if another process holds it."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -204,7 +204,7 @@ def _lock_or_raise(handle: int) -> None:
 
 @contextmanager
 def holding(folder: Path, lock: Callable[[int], None] = _lock_or_raise) -> Iterator[None]:
-    """Hold a folder, even after a rename, until the block or the process ends.
+    """Keep a folder locked, even after a rename, until the end of the block or of the process.
 
     Raises
     ------

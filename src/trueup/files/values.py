@@ -1,4 +1,4 @@
-"""Columns of text and of whole numbers, checked value by value."""
+"""Checks and conversions of columns of text and of whole numbers, value by value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_NAMED_ROWS = 5
 
 @dataclass(frozen=True)
 class Numbered:
-    """A locator that names rows by their number, in a table or without one."""
+    """Words for the location of a row by its number, in a table or without one."""
 
     table: Source | None = None
 
@@ -33,7 +33,7 @@ class Numbered:
 
 
 def rows_at(where: Where, at: NDArray[np.int64] | Sequence[int]) -> str:
-    """Return words for the location of faulty rows.
+    """Return words that say where faulty rows stand.
 
     How many there are is said only of a table that is read row by row and tells rows by their numbers: a source that
     keeps these to itself keeps that as well.
@@ -70,7 +70,7 @@ ROWS = Numbered()
 
 
 def whole_counts(values: NDArray, column: str, where: Where = ROWS) -> NDArray[np.int64]:
-    """Check and convert a column of counts; `where` names the location of a position.
+    """Return a column of counts as integers; refuse other values, naming rows by `where`.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def _to_numbers(values: NDArray, problem: NDArray) -> NDArray:
 
 
 def _plain_digits(values: list) -> bool:
-    """Return True if all texts are numbers of 1 to 18 digits, so that they need no single checks."""
+    """Return True if all texts are numbers of 1 to 18 digits, which need no check one by one."""
     if (
         set(map(type, values)) != {str}
         or not 1 <= min(lengths := set(map(len, values))) <= max(lengths) <= 18
@@ -135,7 +135,7 @@ def _one_number(value: Any) -> tuple[int, str | None]:
 
 
 def whole_limits(values: NDArray, column: str) -> NDArray[np.int64]:
-    """Check and convert a public column of whole-number limits, with -1 for missing values.
+    """Return a public column of whole-number limits as integers, with -1 for missing values.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def whole_limits(values: NDArray, column: str) -> NDArray[np.int64]:
 
 
 def public_numbers(values: NDArray, column: str) -> NDArray:
-    """Check and convert a public column of finite numbers, to whole numbers if possible, with NaN for missing values.
+    """Return a public column of finite numbers, as integers if possible, with NaN for missing values.
 
     Examples
     --------
@@ -190,7 +190,7 @@ BYTES_PER_PYTHON_TEXT = 65
 
 
 def as_text(values: Iterable[Any]) -> NDArray:
-    """Return values as texts, a missing one as an empty text.
+    """Return values as texts, with an empty text for a missing value.
 
     NumPy gives every text of an array the width of the longest, four bytes a character: one key of 20,000 characters would
     cost a nation's places 80 kB each. So texts of very different lengths are objects.
@@ -227,7 +227,7 @@ LARGEST_WHOLE = 1e15
 
 
 def plain_text(value: Any) -> str:
-    """Return a key or value in a form for comparison: without outer blanks or a fraction of zero; empty if missing.
+    """Return a key or value as text for comparison, without outer blanks or a fraction of zero; empty if missing.
 
     Examples
     --------
@@ -244,7 +244,7 @@ def plain_text(value: Any) -> str:
 
 
 def plain_texts(values: NDArray) -> list[str]:
-    """Return a column of keys or values in a form for comparison, each distinct value converted once."""
+    """Return a column of keys or values as texts for comparison; each distinct value is converted once."""
     given = values.tolist()
     kinds = set(map(type, given))
     if len(kinds) > 1 or not kinds <= {str, int, bool}:  # 1, 1.0 and True are equal
@@ -265,7 +265,7 @@ def folded_case(text: str) -> str:
 
 
 def without_blanks(text: NDArray) -> NDArray:
-    """Strip blanks from texts, and the ending '.0' if all of them are whole numbers written with it.
+    """Return texts without blanks around them, and without '.0' if every text ends in it after a whole number.
 
     Examples
     --------
@@ -284,7 +284,7 @@ def without_blanks(text: NDArray) -> NDArray:
 
 
 def encoded(column: NDArray) -> bytes:
-    """Return the texts of a column as bytes, such that different columns of equal length have different bytes."""
+    """Return the texts of a column as bytes; two columns of equal length have equal bytes only if they are equal."""
     if column.dtype.kind == "U":
         return np.char.encode(column, "utf-8").tobytes()
     return b"".join(f"{len(text)}:{text}".encode() for text in column.tolist())

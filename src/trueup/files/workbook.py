@@ -33,7 +33,7 @@ _SMALLER = "save the table as CSV or Parquet"
 
 
 def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Held:
-    """Read one sheet of a workbook.
+    """Read one sheet of a workbook as a table.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Held:
 
 @contextmanager
 def opened_workbook(path: Path) -> Iterator[Any]:
-    """Open a workbook; errors of its reader in the block become DataErrors.
+    """Open a workbook for the block; errors of the reader become DataErrors.
 
     Links to others are not followed, its word on its own size is not believed, and one that unpacks to far more is not opened.
     """
@@ -86,7 +86,7 @@ def _book(path: Path, file: BinaryIO) -> Any:
 
 
 def sheet_of(path: Path, book: Any, sheet: str | None) -> Any:
-    """Return a sheet of an open workbook by its name, by default the first."""
+    """Return the named sheet of an open workbook, by default the first one."""
     if sheet is not None and sheet not in book.sheetnames:
         raise DataError(
             f"'{path.name}' has no sheet '{sheet}'", needed=f"one of: {', '.join(book.sheetnames)}"
@@ -110,7 +110,7 @@ def _refuse_packed(path: Path, file: BinaryIO) -> None:
 
 
 def _filled_rows(path: Path, sheet: Any, skip: int) -> list[list[Any]]:
-    """Return the header and every nonempty row below it, without rows for the gap before a distant cell."""
+    """Return the header and every nonempty row below it, skipping the gap before a distant cell."""
     rows: list[list[Any]] = []
     for row in islice(sheet.iter_rows(values_only=True), skip, None):
         held = list(row[: len(rows[0])] if rows else row)
@@ -154,7 +154,7 @@ _KIND = "application/vnd.openxmlformats-officedocument.spreadsheetml"
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """A sheet of a workbook.
+    """A sheet of a workbook to write: name, columns, and column widths.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ class Sheet:
 
 
 def workbook_of(sheets: Sequence[Sheet], title: str) -> bytes:
-    """Write sheets as one workbook; equal sheets give equal bytes.
+    """Return a workbook as bytes with the given sheets; equal sheets give equal bytes.
 
     Examples
     --------
@@ -202,7 +202,7 @@ def _archive_entry(name: str) -> ZipInfo:
 
 
 def _sheet(sheet: Sheet) -> Iterator[str]:
-    """Yield the XML of a sheet with a frozen heading and rows in batches."""
+    """Yield, in batches of rows, the XML of a sheet whose heading stays in view."""
     yield (
         f'{_XML}<worksheet xmlns="{_MAIN}"><sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" '
         'activePane="bottomLeft" state="frozen"/></sheetView></sheetViews><cols>'
@@ -233,7 +233,7 @@ def _text_cell(style: int) -> str:
 
 
 def escaped(texts: Sequence[Any] | NDArray) -> list[str]:
-    """Return texts escaped for XML, with characters replaced that XML does not allow.
+    """Return texts escaped for XML; characters that XML does not allow are replaced.
 
     Examples
     --------
@@ -246,13 +246,13 @@ def escaped(texts: Sequence[Any] | NDArray) -> list[str]:
 
 
 def _number_cells(values: Any) -> list[str]:
-    """Write cells of numbers, empty for missing ones."""
+    """Return the XML of cells that hold numbers; missing numbers give empty cells."""
     known = np.ma.masked_invalid(values) if np.asarray(values).dtype.kind == "f" else np.ma.asarray(values)
     return ["<c/>" if value is None else f"<c><v>{value}</v></c>" for value in known.tolist()]
 
 
 def _archive_parts(names: Sequence[str], title: str) -> dict[str, str]:
-    """Return all parts of the archive except the sheets."""
+    """Return all parts of the workbook's archive other than the sheets."""
     numbers = range(1, len(names) + 1)
     sheets = "".join(
         f'<sheet name="{n}" sheetId="{i}" r:id="rId{i}"/>' for i, n in zip(numbers, escaped(names))

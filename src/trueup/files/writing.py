@@ -22,7 +22,7 @@ from trueup.files.target import holding, lock_if_possible, refuse_occupied, remo
 
 @contextmanager
 def staged(target: Path, *, mode: int = 0o755) -> Iterator[Path]:
-    """Give a staging folder, which is published if the block succeeds and removed if it fails.
+    """Yield a staging folder that is published if the block succeeds, and removed if it fails.
 
     Until then it is the owner's alone; `mode` says who may read it afterwards. What killed runs to the
     same target have left is removed first.
@@ -55,7 +55,7 @@ def staged(target: Path, *, mode: int = 0o755) -> Iterator[Path]:
 
 
 def _stage(target: Path, stack: ExitStack) -> Path:
-    """Make an empty staging folder beside the target, on the same file system, and hold it."""
+    """Yield a new, locked staging folder beside the target, on the same file system."""
     try:
         while True:
             folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.staging-", dir=target.absolute().parent))
@@ -80,7 +80,7 @@ _NO_SUCH = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAME
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn a disk error into a ResourceError that names the path, or an impossible path into a BundleError."""
+    """Turn a disk error into a ResourceError that names the path, and an impossible path into a BundleError."""
     try:
         yield
     except OSError as error:
@@ -91,7 +91,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def sync(folder: Path) -> None:
-    """Force every file and folder below to the disk."""
+    """Force every file and folder below a path to the disk."""
     for path in [*folder.rglob("*"), folder]:
         to_disk(path)
 
@@ -106,7 +106,7 @@ def to_disk(path: Path) -> None:
 
 
 def publish(folder: Path, target: Path, *, mode: int = 0o755) -> None:
-    """Rename the staging folder to its final name in one step, which fails if the name was taken meanwhile.
+    """Rename the staging folder to its final name in one step, which fails if that name is taken.
 
     Its mode is changed afterwards, by the handle under which it was found to be this user's own.
     """
@@ -129,7 +129,7 @@ def publish(folder: Path, target: Path, *, mode: int = 0o755) -> None:
 
 
 def write_whole(path: Path, held: str | bytes, *, private: bool = False) -> None:
-    """Write one new file that appears whole or not at all; a private one is readable by its owner alone.
+    """Write a new file that appears whole or not at all; if private, only the owner can read it.
 
     Examples
     --------
@@ -144,14 +144,14 @@ def write_whole(path: Path, held: str | bytes, *, private: bool = False) -> None
 
 
 def replace_whole(path: Path, held: str | bytes, *, private: bool = False) -> None:
-    """Write or replace one file so that it appears whole or not at all; raise BundleError if the disk refuses."""
+    """Write or replace a file so that it appears whole or not at all; raise BundleError if the disk refuses."""
     with replacing(path, private=private) as part:
         part.write_bytes(held.encode() if isinstance(held, str) else held)
 
 
 @contextmanager
 def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
-    """Give an empty file to fill, which then replaces the old one in one step; raise BundleError if the disk refuses."""
+    """Yield an empty file, which replaces the old one in one step at the end; raise BundleError if the disk refuses."""
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
         with writing(path):
@@ -217,7 +217,7 @@ MAX_DICTIONARY_TEXTS = 1 << 17
 
 
 def hold_keys(connection: Any, keys: Mapping[str, NDArray]) -> dict[str, str]:
-    """Register key columns in DuckDB for repeated writing, and return each as an SQL list.
+    """Register key columns in DuckDB for repeated use; return the SQL of each column as a list.
 
     Few texts are numbers to it, which it neither compares nor compresses as texts.
 
@@ -266,7 +266,7 @@ CHUNK, HELD = 25_000, 500_000
 
 @contextmanager
 def _handed_over(connection: Any, columns: Mapping[str, NDArray], folder: Path) -> Iterator[str]:
-    """Register columns in DuckDB, with long text in chunks to save memory; return the SQL to select them."""
+    """Register columns in DuckDB, long texts in chunks to save memory; yield the SQL that selects them."""
     rows = max((len(column) for column in columns.values()), default=0)
     if rows <= CHUNK or all(column.dtype.kind != "U" for column in columns.values()):
         connection.register("given", {name: _held_as_objects(column[:]) for name, column in columns.items()})
@@ -288,7 +288,7 @@ def _handed_over(connection: Any, columns: Mapping[str, NDArray], folder: Path) 
 
 
 def _held_as_objects(column: NDArray) -> NDArray:
-    """Return text as objects, because DuckDB converts fixed-width text on every access."""
+    """Return a column of text as Python objects, because DuckDB converts fixed-width text at every access."""
     if not column.size and column.dtype == object:
         return column.astype(str)  # objects show DuckDB their type by their values
     return column.astype(object) if column.dtype.kind == "U" and column.size else column

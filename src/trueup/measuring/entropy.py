@@ -1,4 +1,4 @@
-"""The only source of randomness for the noise of releases."""
+"""The source of randomness for the noise of releases, the only one in the package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trueup.errors import TrueupError
 
 
 def words(count: int) -> bytes:
-    """Return `count` fresh bytes from the operating system's kernel, read at once.
+    """Return `count` new random bytes from the operating system's kernel, read in one call.
 
     Nothing is kept in this process between calls: two processes with the same state would draw the same noise, and
     the difference of their answers is then that of the counts. A generator in user space (OpenSSL's, or any other

@@ -1,4 +1,4 @@
-"""The arithmetic of privacy losses, in exact fractions.
+"""Privacy losses in exact fractions: composition, conversion and tight bounds.
 
 Losses add: pure epsilons, zCDP rhos (Bun and Steinke, 2016, Lemma 2.3) and deltas, each over
 levels, queries and releases. Fractions make the sum independent of order and grouping, and ten
@@ -38,7 +38,7 @@ ZERO = Fraction(0)
 
 @dataclass(frozen=True)
 class Loss:
-    """The composed privacy loss of one step of a neighbour relation.
+    """The composed privacy loss of one step of a neighbour relation, in epsilon and in rho.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Loss:
         )
 
     def __sub__(self, other: Loss) -> Loss:
-        """Subtract a loss that was part of this one."""
+        """Return this loss less another one that is part of it."""
         parts = ("epsilon", "rho", "converted", "delta")
         left = {name: getattr(self, name) - getattr(other, name) for name in parts}
         if min(left.values()) < 0:
@@ -84,11 +84,11 @@ class Loss:
 
     @property
     def zcdp(self) -> Fraction:
-        """Return the whole loss in rho."""
+        """Return the whole loss in rho (zCDP)."""
         return self.rho + self.converted
 
     def at_delta(self, delta: Fraction) -> Fraction:
-        """Return an epsilon such that the whole loss is (epsilon, delta)-DP, rounded up.
+        """Return an upper bound on epsilon such that the whole loss is (epsilon, delta)-DP.
 
         Examples
         --------
@@ -110,7 +110,7 @@ class Loss:
 
 
 def compose(costs: Iterable[Cost]) -> Loss:
-    """Sum the costs for one step of one neighbour relation.
+    """Add up the costs of all queries for one step of one neighbour relation.
 
     Raises
     ------
@@ -148,7 +148,7 @@ DIGITS = 4
 
 
 def outward(amount: Fraction | float, digits: int = DIGITS) -> str:
-    """Return a loss rounded up to a few significant digits.
+    """Return a privacy loss rounded up to a few significant digits, as text.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ CUT = Fraction(1, 10**12)
 
 @dataclass(frozen=True)
 class NoisePart:
-    """Noise of one law, with the change of its counts in one step.
+    """Noise of one law on some counts, with the change of these counts in one step of the neighbour relation.
 
     Attributes
     ----------
@@ -202,29 +202,29 @@ class NoisePart:
 
     @classmethod
     def of(cls, law: Law, cells: int, each: int) -> NoisePart:
-        """Return noise on independent counts, of which one step changes `cells` by at most `each`."""
+        """Return noise on independent counts, of which one step changes `cells` counts by at most `each`."""
         return cls(law, law.cost(Sensitivity.of(cells, each)), cells, each)
 
     @classmethod
     def reached(cls, law: Law, reach: Reach, relation: Relation, *, cells: int) -> NoisePart:
-        """Return noise on `cells` counts that one unit with contribution `reach` can change."""
+        """Return noise on `cells` counts, given the contribution `reach` of one unit."""
         cost = law.cost(reach.sensitivity(relation, cells=cells))
         moves = None if law.joint else reach.moves(relation, cells=cells)
         return cls(law, cost, *(moves or (0, 0)))
 
     def scaled(self, factor: Fraction) -> NoisePart:
-        """Return the same noise at `factor` times its cost."""
+        """Return the same noise with `factor` times the cost."""
         cost = replace(self.cost, amount=self.cost.amount * factor)
         return replace(self, law=self.law.scaled(factor), cost=cost)
 
     @property
     def bounded(self) -> bool:
-        """Return True if the distribution of losses is known."""
+        """Return True if the distribution of the privacy loss is known."""
         return bool(self.cells) or self.cost.currency == "epsilon" or not self.cost.amount
 
 
 def tight_epsilon(parts: Iterable[NoisePart], delta: Fraction) -> Fraction:
-    """Bound epsilon at `delta` from above for fixed noise, from the distribution of its privacy loss.
+    """Bound epsilon at `delta` from above for given noise, using the distribution of the privacy loss.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ Kind = tuple[Law, int] | Cost
 
 
 def _kinds(parts: Iterable[NoisePart]) -> Counter[Kind]:
-    """Return how many counts change under each law, and how many parts are known by their cost alone."""
+    """Return the number of counts that change under each law, and of parts for which only the cost is known."""
     found: Counter[Kind] = Counter()
     for part in parts:
         if part.cells:

@@ -1,4 +1,4 @@
-"""Contributions of one unit of privacy to a query, and the resulting sensitivities.
+"""Contributions of one unit of privacy to a query, and the sensitivities that follow.
 
 A unit of privacy (person, household, establishment) contributes to at most `cells` counts of a
 query, between zero and `each` to every one of them. What "neighbouring" means turns that bound
@@ -35,7 +35,7 @@ _FACTORS: dict[str, int] = {"add-remove": 1, "replace": 2}
 
 @dataclass(frozen=True)
 class Contribution:
-    """The contribution of one unit of privacy to one query.
+    """The contribution of one unit of privacy to the counts of one query.
 
     Attributes
     ----------
@@ -73,11 +73,11 @@ class Contribution:
 
     @classmethod
     def partition(cls) -> Contribution:
-        """Return the contribution to cells that partition the units: one count, by one."""
+        """Return the contribution to cells that partition the units: one unit changes one count by one."""
         return cls(1, 1, exact=True)
 
     def sensitivity(self, relation: Relation, *, cells: int) -> Sensitivity:
-        """Bound the distance between neighbouring databases in a query of `cells` counts.
+        """Bound the distance between the answers on neighbouring databases to a query of `cells` counts.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class Contribution:
         return Sensitivity.of(*self.moves(relation, cells=cells))
 
     def moves(self, relation: Relation, *, cells: int) -> tuple[int, int]:
-        """Return how many counts of a query change, and by how much each may change.
+        """Return the number of counts of a query that one step changes, and the largest change of each.
 
         Examples
         --------
@@ -117,7 +117,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Records:
-    """The contribution of a unit with at most `records` records, each in one count, to every query.
+    """The contribution, to every query, of a unit with at most `records` records, each counted in one cell.
 
     Let `v` and `w` be the counts of the records that a unit keeps in two neighbouring databases, where other units keep
     what they kept: `trueup.io.microdata.truncate` uses no other unit's records. Both are vectors of whole numbers from zero whose
@@ -151,7 +151,7 @@ class Records:
         _whole(self.records, "the number of records of a unit")
 
     def sensitivity(self, relation: Relation, *, cells: int) -> Sensitivity:
-        """Bound the distance between neighbours in a query of `cells` counts; see `Contribution.sensitivity`."""
+        """Bound the distance between the answers on neighbouring databases; see `Contribution.sensitivity`."""
         factor = _factor(relation)
         _whole(cells, "the number of counts of a query", 0)
         return Sensitivity(
@@ -159,7 +159,7 @@ class Records:
         )
 
     def moves(self, relation: Relation, *, cells: int) -> tuple[int, int] | None:
-        """Return how many counts of a query change, and by how much; None if that is not unique.
+        """Return the number of counts that one step changes and the change of each, or None if these are not unique.
 
         Examples
         --------
@@ -172,7 +172,7 @@ class Records:
 
 
 def records_left_out(most: int) -> Records:
-    """Bound one unit's contribution to the number of records that a limit leaves out.
+    """Bound the contribution of one unit to the number of records that a limit leaves out.
 
     Let m be the number of records that a unit has and R how many it keeps. It adds f(m) = min(max(m - R, 0), most), a whole
     number from 0 to `most` that depends on its own records alone, and the number is the sum of f over all units. Under

@@ -1,4 +1,4 @@
-"""Executors of large runs on one machine or many, and deadlines."""
+"""Executors that run tasks on one machine or many, and deadlines."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MIN_MINUTES = 1.0
 
 
 def cores() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def told_time(seconds: float) -> str:
-    """Return a time in words."""
+    """Return a duration in seconds as words."""
     if seconds < 1.5:
         return "a second"
     return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
@@ -34,7 +34,7 @@ def told_time(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Deadline:
-    """A point in time, and the time allowed until then.
+    """A point in time by which work must end, and the time allowed until then.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Deadline:
 
     @classmethod
     def of(cls, minutes: float | None = None, *, began: float | None = None) -> Deadline:
-        """Return the deadline of a command that began at a given reading of `time.monotonic`.
+        """Return the deadline of a command that began at a given value of `time.monotonic`.
 
         Raises
         ------
@@ -69,11 +69,11 @@ class Deadline:
         return cls((time.monotonic() if began is None else began) + 60 * minutes, 60.0 * minutes)
 
     def left(self, share: float = 1.0) -> float:
-        """Return the seconds until a share of the allowed time is spent; negative afterwards."""
+        """Return the seconds until a given share of the allowed time is over; negative afterwards."""
         return self.ends - (1 - share) * self.allowed - time.monotonic()
 
     def sooner(self, share: float) -> Deadline:
-        """Return the deadline of work that may take a share of the allowed time.
+        """Return an earlier deadline, for work that may take a given share of the allowed time.
 
         Examples
         --------
@@ -83,7 +83,7 @@ class Deadline:
         return Deadline(self.ends - (1 - share) * self.allowed, share * self.allowed)
 
     def in_all(self, seconds: float) -> str:
-        """Return words for the predicted time of the whole command, given the remaining seconds.
+        """Return words for the predicted duration of the whole command, given the seconds still needed.
 
         Examples
         --------
@@ -93,7 +93,7 @@ class Deadline:
         return f"about {told_time(self.allowed - self.left() + seconds)} in all"
 
     def spent(self, method: str, done: str, remedy: str) -> ConvergenceError:
-        """Return the error for a deadline that passed without a result.
+        """Return the error to raise if a deadline passed without a result.
 
         Examples
         --------
@@ -105,7 +105,7 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Return True if the time is spent."""
+        """Return True if the deadline has passed."""
         return self.left() <= 0
 
 
@@ -123,7 +123,7 @@ Result = TypeVar("Result")
 
 
 class InTurn(Sequence[Item]):
-    """Items that are created one by one, to save memory.
+    """Items that are created only when they are taken, to save memory.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class InTurn(Sequence[Item]):
 
 
 def runs_of(before: NDArray[np.integer], most: int) -> list[tuple[int, int]]:
-    """Return the first part, and the part after the last, of runs with about `most` cells each.
+    """Return pairs `(first, end)` of runs of parts that have about `most` cells each.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def runs_of(before: NDArray[np.integer], most: int) -> list[tuple[int, int]]:
 
 
 class Executor(Protocol):
-    """An executor of a task on many items; a context manager that ends its workers.
+    """A way of carrying out a task on many items; as a context manager, it ends its workers.
 
     A task is **carried out at least once**: a worker may be killed after its work and before its answer, and an
     engine may start a twin of a slow task. So a task leaves what it makes in `run.parts.Parts`, where the first
@@ -182,7 +182,7 @@ class Executor(Protocol):
     beside_driver: bool
 
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
-        """Carry out a task on every item; yield each item's position and the task's answer, in any order.
+        """Carry out a task on every item; yield the position of the item and the result, in any order.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class Executor(Protocol):
         ...
 
     def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
-        """Count equal rows of a table of records in place, if this engine can read the source.
+        """Count equal rows of a table of records where it is stored; return False if the engine cannot read it.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class Executor(Protocol):
 
 
 def told(error: BaseException, label: str) -> TrueupError:
-    """Convert an exception of a task into an error that can be sent between processes and quotes no data.
+    """Convert an exception raised by a task into an error that can be sent between processes and quotes no data.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def told(error: BaseException, label: str) -> TrueupError:
 
 
 def out_of_memory(what: str) -> ResourceError:
-    """Return advice for a lack of memory."""
+    """Return advice on what to do if memory does not suffice."""
     return ResourceError(
         what,
         remedy="free memory or give fewer --workers, then continue with --resume; or start anew with less --memory",

@@ -1,4 +1,4 @@
-"""Tasks carried out by processes of this machine."""
+"""Executors that carry out tasks by processes or threads of this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_THREADS = 4
 
 
 class LocalPool:
-    """Worker processes of this machine; a single worker is this process.
+    """A pool of worker processes on this machine; a pool of one worker uses this process.
 
     Workers are spawned, not forked: libraries with threads do not survive a fork. A worker that is killed is
     noticed by the end of its pipe, and its item is given to another one. A spawned process reads the script that it was
@@ -83,7 +83,7 @@ class LocalPool:
             raise
 
     def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
-        """Return None, because the driver reads every source itself; see `Executor.grouped`."""
+        """Return False, because the driver reads every source itself; see `Executor.grouped`."""
         return False
 
     def _here(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
@@ -121,7 +121,7 @@ class LocalPool:
                 yield at, answer
 
     def _idle(self, busy: dict[Connection, Any], items: int) -> _Worker | None:
-        """Return a free worker, started if there are too few; None if all are busy."""
+        """Return a free worker, after starting one if there are too few; None if all are busy."""
         if idle := next((w for w in self._pool if w.pipe not in busy), None):
             return idle
         if len(self._pool) >= min(self.workers, items):
@@ -131,7 +131,7 @@ class LocalPool:
 
 
 class LocalThreads(LocalPool):
-    """Threads of this process, for kernels that release the interpreter lock.
+    """A pool of threads of this process, for compiled functions that release the interpreter lock.
 
     Items are worked on as they come, some at once: each may hold much. An interruption waits for those.
 
@@ -164,7 +164,7 @@ class LocalThreads(LocalPool):
 
 
 class _Worker:
-    """One worker process and the pipe to it."""
+    """A worker process and the pipe to it."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -179,7 +179,7 @@ class _Worker:
             self.pipe.send_bytes(pickle.dumps((task, item, label)))
 
     def end(self) -> int | None:
-        """End the process, and return how it ended."""
+        """End the process; return words for how it ended."""
         with suppress(OSError):
             self.pipe.close()
         self._process.join(0.1)
@@ -191,7 +191,7 @@ class _Worker:
 
 @contextmanager
 def _as_worker() -> Iterator[None]:
-    """Set the environment of a worker for a process that is about to start."""
+    """Set the environment variables of a worker while the process is started."""
     before = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
     os.environ.update(WORKER_ENVIRONMENT)
     try:
@@ -205,7 +205,7 @@ def _as_worker() -> Iterator[None]:
 
 
 def _work(pipe: Connection) -> None:
-    """Carry out tasks from the pipe until it closes."""
+    """Carry out tasks that arrive through the pipe, until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the driver's to handle
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Folders of parts, each committed whole and exactly once, and tasks that store their answers in one.
+"""Folders of parts, each committed whole and exactly once, and executors that store results there.
 
 A run that was killed goes on, whichever process writes a part and however often.
 """
@@ -27,12 +27,12 @@ _RECORD = ".part"
 
 @dataclass(frozen=True)
 class Part:
-    """One committed part.
+    """A part that was committed, with its digest.
 
     Attributes
     ----------
     name
-        Under which it was committed.
+        Name under which it was committed.
     file
         The file in the folder that holds it.
     digest
@@ -51,7 +51,7 @@ class Part:
 
 
 class Parts:
-    """Named files that are committed at most once, on a file system shared by all workers.
+    """Named files in a folder that several machines share; each file is committed at most once.
 
     A writer fills a file that nobody else sees, forces it to the disk, gives it a name that holds its digest, and
     links a small record `NAME.part` to it. Making a link fails where the name exists already, so of any number
@@ -85,7 +85,7 @@ class Parts:
             )  # a task that outlives its run must not bring its folder back
 
     def commit(self, name: str, write: Callable[[Path], object], suffix: str = "") -> Part:
-        """Let `write` fill a file and commit it under a name; return the part that is now committed.
+        """Write a file by calling `write`, and commit it under a name; return the part committed under that name.
 
         `write` is not called where the name is committed already.
 
@@ -106,7 +106,7 @@ class Parts:
         return winner
 
     def find(self, name: str) -> Part | None:
-        """Return the part committed under a name without reading it; None if there is none.
+        """Return the part committed under a name, or None, without reading its file.
 
         Raises
         ------
@@ -128,13 +128,13 @@ class Parts:
         return held
 
     def part(self, name: str) -> Part:
-        """Return the part committed under a name without reading it; raise BundleError if there is none."""
+        """Return the part committed under a name without reading its file; raise BundleError if there is none."""
         if held := self.find(name):
             return held
         raise BundleError(f"part '{name}' of the run is missing", remedy="continue the run with --resume")
 
     def path(self, name: str) -> Path:
-        """Return the file committed under a name, after checking its digest.
+        """Return the path of the file committed under a name, after checking its digest.
 
         Raises
         ------
@@ -148,7 +148,7 @@ class Parts:
         return path
 
     def forget(self, name: str) -> None:
-        """Remove the part committed under a name, if it can be computed again."""
+        """Remove the part committed under a name, which must be one that can be computed again."""
         if self._follows and (held := self.find(name)):
             (self.folder / f"{name}{_RECORD}").unlink()
             (self.folder / held.file).unlink(missing_ok=True)
@@ -158,7 +158,7 @@ class Parts:
         return {p.name.removesuffix(_RECORD) for p in self.folder.glob(f"*{_RECORD}")}
 
     def _stage(self, name: str, write: Callable[[Path], object], suffix: str) -> Part:
-        """Write a file that is not yet committed."""
+        """Write a file that is not committed yet, and return it as a part."""
         with self._unseen(suffix) as hidden:
             write(hidden)
             to_disk(hidden)
@@ -169,7 +169,7 @@ class Parts:
         return part
 
     def _link(self, part: Part) -> bool:
-        """Link the record; return False if another writer was first."""
+        """Link the record of a part to its final name; return False if another process was first."""
         fields = asdict(part)
         name = fields.pop("name")
         with self._unseen(_RECORD) as hidden:
@@ -192,7 +192,7 @@ class Parts:
             Path(name).unlink(missing_ok=True)
 
     def destroy_uncommitted(self) -> None:
-        """Remove, unread, every file that is not committed."""
+        """Delete, without reading, every file that is not committed."""
         committed = {part.file for name in self.names() if (part := self.find(name))}
         for path in self.folder.iterdir():
             if path.suffix != _RECORD and path.name not in committed:
@@ -231,7 +231,7 @@ def _writing(name: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class KeptExecutor:
-    """An executor that stores every task's answer under a digest of the task and its items.
+    """An executor that stores the result of each task under a digest of the task and its items.
 
     Whoever gives the same task the same items again is given the answers that stand there, so that a run that was killed is
     begun again, and does what is left. Items go to workers through the folder, some in a file, and a worker that needs none
@@ -271,7 +271,7 @@ class KeptExecutor:
 
 @dataclass(frozen=True)
 class CarryOut:
-    """A task carried out on the items of a file, unless it was done before."""
+    """A task on the items of a file, whose result is stored and not computed again."""
 
     folder: Path
 

@@ -1,4 +1,4 @@
-"""Tasks carried out by the executors of an Apache Spark cluster, and the session in which they run.
+"""Tasks carried out by the executors of an Apache Spark cluster, and the Spark session for them.
 
 One file: the session serves these tasks alone.
 """
@@ -70,7 +70,7 @@ def session_of(master: str | None, settings: dict[str, str]) -> Any:
 
 
 def _unset(settings: dict[str, str]) -> dict[str, str]:
-    """Return our settings without those that the user has set.
+    """Return the package's Spark settings, except those that the user has set.
 
     Spark reads those when its Java process starts, before any session.
     """
@@ -88,7 +88,7 @@ def _unset(settings: dict[str, str]) -> dict[str, str]:
 
 @contextmanager
 def quoting_nothing(what: str) -> Iterator[None]:
-    """Replace an error of Spark, whose text may hold data, by one without quotations."""
+    """Replace an error of Spark, whose text may quote data, by an error that quotes nothing."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -104,7 +104,7 @@ def quoting_nothing(what: str) -> Iterator[None]:
 
 @contextmanager
 def without_remarks() -> Iterator[None]:
-    """Suppress PySpark's remarks on versions of other libraries."""
+    """Suppress PySpark's warnings on versions of other libraries."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -118,7 +118,7 @@ _GROUP = "trueup"
 
 
 class SparkCluster:
-    """A Spark application whose executors carry out the items, one in each partition.
+    """A Spark application whose executors carry out tasks, one item in each partition.
 
     The items travel in one broadcast; a partition holds the position of its item only. Executors need the same
     release of this package and sight of the folder in which tasks leave their parts. Spark tries an item
@@ -194,7 +194,7 @@ class SparkCluster:
             sent.destroy()
 
     def _answers(self, sent: Any, items: int) -> Iterator[tuple[int, bytes]]:
-        """Yield positions and answers as tasks finish; the rows of a job would come all at once at its end."""
+        """Yield positions and results as tasks finish; a Spark job itself would return all of them at its end."""
         answers = self._context.accumulator([], _Collected())
         positions = self._session.range(0, items, 1, numPartitions=items)
         with without_remarks():
@@ -229,7 +229,7 @@ class SparkCluster:
         return True
 
     def _refuse_elastic(self) -> None:
-        """Refuse an application whose number of executors may change."""
+        """Refuse a Spark application whose number of executors may change."""
         if self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
             raise SpecError(
                 "Spark adds and removes executors (spark.dynamicAllocation.enabled), so that the number of tasks and "
@@ -250,27 +250,27 @@ class SparkCluster:
 
 
 def _address(path: Path) -> str:
-    """Return a local path with its scheme, because Spark looks for other paths in the cluster's file system."""
+    """Return a local path with the scheme `file:`, because Spark takes other paths to be in the cluster's file system."""
     return f"file://{path.absolute()}"
 
 
 def _escaped_path(path: Path) -> Path:
-    """Return an existing path escaped so that Spark does not read it as a pattern; a pattern unchanged."""
+    """Return an existing path escaped, so that Spark does not read it as a pattern; leave a pattern unchanged."""
     return Path(re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.absolute()))) if path.exists() else path
 
 
 def _is_parquet(path: Path) -> bool:
-    """Return True if a local path contains only Parquet files."""
+    """Return True if a local path leads only to Parquet files."""
     return all(is_parquet(file) for file in files_of(path))
 
 
 def release_of_worker(_: Any) -> str:
-    """Return the version of this package on an executor."""
+    """Return the version of this package that an executor has."""
     return __version__
 
 
 class _Collected:
-    """An accumulator of answers in PySpark's form."""
+    """An accumulator of task results, in the form that PySpark requires."""
 
     def zero(self, value: list) -> list:
         return []
@@ -280,7 +280,7 @@ class _Collected:
 
 
 def _while_running(job: Callable[[], None], answers: Callable[[], list]) -> Iterator[Any]:
-    """Yield answers while a job runs, and raise its errors."""
+    """Yield results while a Spark job runs, and raise the job's errors."""
     seen = 0
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(job)
@@ -294,7 +294,7 @@ def _while_running(job: Callable[[], None], answers: Callable[[], list]) -> Iter
 
 
 def _distinct_answers(answers: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
-    """Yield the first answer of every position, unpickled; raise errors."""
+    """Yield the first result for every position; raise an error that a task returned."""
     seen: set[int] = set()
     for at, pickled in answers:
         answer = pickle.loads(pickled)
@@ -306,7 +306,7 @@ def _distinct_answers(answers: Iterator[tuple[int, bytes]]) -> Iterator[tuple[in
 
 
 def _carrying_out(sent: Any, answers: Any) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-    """Return the function that executors run: it carries out items and returns answers to the driver."""
+    """Return the function for executors, which carries out items and sends the results to the driver."""
 
     def carry_out(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:
@@ -318,7 +318,7 @@ def _carrying_out(sent: Any, answers: Any) -> Callable[[Iterator[RecordBatch]], 
 
 
 def _answer(sent: list[bytes], at: int) -> Any:
-    """Return a task's answer or its error, because Spark would retry a raised error."""
+    """Return the result of a task or the error it raised, because Spark would repeat a task that raises an error."""
     label = f"item {at + 1} of {len(sent) - 1}"
     try:
         return pickle.loads(sent[0])(pickle.loads(sent[at + 1]))
