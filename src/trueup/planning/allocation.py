@@ -1,4 +1,4 @@
-"""Divisions of a budget between tables, in exact amounts, with their certificates."""
+"""Divisions of a privacy budget between tables, in exact amounts, with certificates of optimality."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIGITS = 7
 
 @dataclass(frozen=True)
 class Priced:
-    """A measured table with its noise and cost.
+    """A measured table with its noise law and its privacy cost.
 
     Attributes
     ----------
@@ -51,12 +51,12 @@ class Priced:
 
 @dataclass(frozen=True)
 class Reached:
-    """A target with its expected margin of error.
+    """A target with the margin of error to expect under a plan.
 
     Attributes
     ----------
     target
-        What was asked for.
+        The target.
     margin
         The margin of error to expect, in counts, at the target's confidence; the largest of the table, or the root
         mean square where a mean was asked for.
@@ -79,7 +79,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Certificate:
-    """A proved statement on a division of the budget.
+    """A proved statement on how far a division of the budget is from the best one.
 
     Attributes
     ----------
@@ -103,14 +103,14 @@ class Certificate:
 
 @dataclass(frozen=True, repr=False)
 class Allocation(ThreeLines):
-    """A division of a budget in exact amounts, with expected errors.
+    """A division of a privacy budget in exact amounts, with the errors to expect.
 
     Attributes
     ----------
     levels
         Names of the tables, coarse first.
     currency, total
-        What is divided.
+        The unit of the budget (epsilon or rho), and its total.
     budgets
         One exact amount per table (zero: not measured, or free); they sum to `total` exactly.
     given
@@ -147,7 +147,7 @@ class Allocation(ThreeLines):
 
     @property
     def spec(self) -> Spec | None:
-        """Return the spec with its own budgets."""
+        """Return the spec with the budgets of this plan."""
         return self.problem.spec if self.problem else None
 
     def _lines(self) -> tuple[str, str, str]:
@@ -161,7 +161,7 @@ class Allocation(ThreeLines):
 
 
 def prices(tables: Sequence[Priced], currency: str) -> Prices:
-    """Return the prices of the tables' precisions."""
+    """Return the privacy cost of the tables as a function of precisions, under the noise law of the currency."""
     laws: list[Any] = [table.law.scaled(Fraction(1)) for table in tables if table.law]
     costs = np.array([float(table.cost) for table in tables])
     if currency == "rho":
@@ -170,7 +170,7 @@ def prices(tables: Sequence[Priced], currency: str) -> Prices:
 
 
 def exact_amounts(costs: Reals, total: Fraction | None) -> list[Fraction]:
-    """Return exact amounts near costs (k,), rounded up or summing to a given total.
+    """Return exact amounts near costs (k,), either rounded up or with a given sum.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def exact_amounts(costs: Reals, total: Fraction | None) -> list[Fraction]:
 
 
 def planned_spec(spec: Spec | Problem | str | Path, plan: Allocation) -> Spec:
-    """Return the spec with the budgets of a plan, without tables that get none.
+    """Return the spec with the budgets of a plan, and without tables that get no budget.
 
     Budgets that cost nothing, as that of a total that replacing a unit leaves alone, stay as they are.
 

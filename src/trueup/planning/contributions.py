@@ -1,4 +1,4 @@
-"""Limits on the records of one unit: the records that they leave out, and the noise that they need.
+"""Limits on the records of one unit, compared by the records left out and by the noise needed.
 
 Noise is scaled to the bound, so a low one makes counts precise and too low, a high one complete and noisy. How many records
 units have is confidential; here it is stated by whoever chooses, from an earlier year, another place, or a guess.
@@ -22,19 +22,19 @@ _PART = re.compile(r"\s*(\d{1,9})\s*=\s*(\d{1,9}(?:\.\d{1,9})?)\s*%?\s*", re.ASC
 
 @dataclass(frozen=True)
 class RecordsOfUnits:
-    """A stated distribution of the number of records of units.
+    """A stated distribution of the number of records of a unit.
 
     Attributes
     ----------
     shares
-        The share of units that have so many records; together 1.
+        Share of units by number of records; they sum to 1.
     """
 
     shares: Mapping[int, float]
 
     @classmethod
     def read(cls, text: str) -> RecordsOfUnits:
-        """Read shares, in any scale, by the number of records.
+        """Read the shares of units by number of records; the shares may have any scale.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class RecordsOfUnits:
         return round(sum(many * share for many, share in self.shares.items()), 12)
 
     def left_out(self, bound: int) -> float:
-        """Return the share of all records beyond a limit for each unit.
+        """Return the share of all records that a limit on each unit leaves out.
 
         Examples
         --------
@@ -73,7 +73,7 @@ class RecordsOfUnits:
         return sum(max(many - bound, 0) * share for many, share in self.shares.items()) / self.mean
 
     def bounds(self, own: int) -> list[int]:
-        """Return candidate limits: the spec's own, the largest number of a unit, and round numbers below.
+        """Return candidate limits: the present one, the largest number of records of a unit, and round numbers below it.
 
         Examples
         --------
@@ -85,13 +85,13 @@ class RecordsOfUnits:
         return sorted({own, most, *(bound for bound in round_ones if bound < most)})
 
     def dropped(self, bound: int, units: int) -> int:
-        """Return how many records of so many units are beyond a limit."""
+        """Return the expected number of records beyond a limit among a given number of units."""
         return round(self.left_out(bound) * self.mean * units)
 
 
 @dataclass(frozen=True)
 class WeighedBound:
-    """The effect of a limit on an average count of each table.
+    """The effect of a limit on a unit's records: records left out and noise for an average count of each table.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class WeighedBound:
 
 
 def weigh_bounds(problem: Problem, stated: RecordsOfUnits, units: int) -> tuple[WeighedBound, ...]:
-    """Compare limits on the records of one unit by their noise and the records left out.
+    """Compare limits on the records of one unit by the records left out and the noise needed.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _weighed(problem: Problem, stated: RecordsOfUnits, units: int, bound: int) -
 
 
 def _table_noise(problem: Problem) -> Iterator[tuple[str, float]]:
-    """Yield the noise of every measured table of totals, or of every measured table if there are none."""
+    """Yield name and noise deviation of every measured table of totals or, without such tables, of every measured one."""
     noisy = [header for header in problem.headers if not header.exact]
     totals = [header for header in noisy if not header.margin.attributes] or noisy
     return ((str(header.margin), float(np.sqrt(header.law.variance))) for header in totals)
@@ -166,5 +166,5 @@ def _bounded(spec: Spec, bound: int) -> Spec:
 
 
 def least_typical(weighed: tuple[WeighedBound, ...], table: str) -> WeighedBound:
-    """Return the bound with the smallest typical error of a table's counts."""
+    """Return the limit with the smallest typical error for the counts of a table."""
     return min(weighed, key=lambda each: each.typical(table))

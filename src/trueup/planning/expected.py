@@ -1,4 +1,4 @@
-"""Expected least-squares errors of tables as functions of the precisions of measurements."""
+"""Expected least-squares errors of tables, as functions of the precisions of measurements."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEPT_SWEEPS = 2
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Measured tables on a hierarchy, with the least-squares errors of all tables.
+    """The expected least-squares errors of all tables on a hierarchy, given the measured tables.
 
     Nonnegativity and rounding are left out; structural zeros too, where dense blocks of theirs would be too wide.
 
@@ -81,7 +81,7 @@ class Expected:
         areas: AreaTable | None = None,
         zeros: Sequence[Mapping[str, str]] = (),
     ) -> Expected:
-        """Prepare expected errors for measured tables and for further ones.
+        """Prepare the calculation of expected errors for measured tables and for further ones.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class Expected:
 
     @cached_property
     def needed(self) -> NDArray[np.bool_]:
-        """Return a mask (k,) of a smallest set of tables that determines the finest cells.
+        """Return a mask (k,) of a small set of measured tables that determines the finest cells.
 
         Of a family these are its largest tables.
         """
@@ -122,11 +122,11 @@ class Expected:
         return kept
 
     def level(self, margin: Margin) -> int:
-        """Return the position of a table's level."""
+        """Return the number of a table's level."""
         return self.cells.tree.level(margin.level)
 
     def marginal(self, margin: Margin) -> Marginal:
-        """Return how a table groups the cells that can occur, axis by axis."""
+        """Return the group of every attribute value in a table, axis by axis, for cells that may occur."""
         marginal = self.cells.marginal(margin.attributes)
         return self.fold.marginal(marginal) if self.fold else marginal
 
@@ -135,7 +135,7 @@ class Expected:
         return {}
 
     def forms(self, margin: Margin) -> list[Parts]:
-        """Return the kinds of cells of a table as quadratic forms."""
+        """Return a quadratic form of the error variance for each kind of cell in a table."""
         if margin not in self._forms:
             self._forms[margin] = self.model.forms(self.marginal(margin))
         return self._forms[margin]
@@ -145,19 +145,19 @@ class Expected:
         return {}
 
     def mean_form(self, margin: Margin) -> Parts:
-        """Return the mean over the cells of a table as a quadratic form."""
+        """Return the quadratic form of the mean error variance over the cells of a table."""
         if margin not in self._means:
             self._means[margin] = self.model.mean_form(self.marginal(margin))
         return self._means[margin]
 
     def worst(self, swept: Swept, margin: Margin) -> tuple[float, int, int]:
-        """Return the largest error variance of a table, with the context and kind of its cell."""
+        """Return the largest error variance of a table, with the context and the kind of the cell that has it."""
         variances = self.model.variances(swept, self.level(margin), self.forms(margin))
         context, kind = np.unravel_index(int(np.argmax(variances)), variances.shape)
         return float(variances[context, kind]), int(context), int(kind)
 
     def sweep(self, precisions: Reals) -> Swept:
-        """Return covariances at precisions (k,), infinite if exact."""
+        """Return covariances of all estimates at precisions (k,), which are infinite for exact tables."""
         if not self.family:
             return self.model.sweep(precisions)
         return self.model.sweep(
@@ -169,7 +169,7 @@ class Expected:
         return {}
 
     def _swept(self, precisions: Reals) -> Swept:
-        """Return covariances at given precisions, from a cache."""
+        """Return covariances at given precisions, computed only once for recent ones."""
         key = precisions.tobytes()
         found = self._sweeps.pop(key, None) or self.sweep(precisions)
         self._sweeps[key] = found
@@ -178,20 +178,20 @@ class Expected:
         return found
 
     def errors(self, precisions: Reals, margins: Sequence[Margin]) -> tuple[Reals, Reals]:
-        """Return mean and largest error variances (counts squared) of tables at precisions (k,)."""
+        """Return the mean and the largest error variance (counts squared) of each table at precisions (k,)."""
         swept = self._swept(precisions)
         wanted = [(self.level(m), self.mean_form(m), 1.0) for m in margins]
         return self.model.means(swept, wanted)[0], np.array([self.worst(swept, m)[0] for m in margins])
 
     def weighted(self, precisions: Reals, weights: Mapping[Margin, float]) -> tuple[Reals, Reals]:
-        """Return a weighted sum of mean error variances (1,) and minus its derivatives (1, k)."""
+        """Return a weighted sum of mean error variances (1,), and its derivatives with opposite sign (1, k)."""
         swept = self.sweep(precisions)
         wanted = [(self.level(m), self.mean_form(m), weight) for m, weight in weights.items() if weight]
         means, slopes = self.model.means(swept, wanted)
         return np.array([means @ [weight for *_, weight in wanted]]), self._of_measured(slopes[None])
 
     def of_areas(self, margin: Margin) -> bool:
-        """Return True if a table is by areas that cut across the hierarchy."""
+        """Return True if a table is by areas that are not in the hierarchy."""
         return self.areas is not None and margin.level == self.areas.column
 
     @cached_property
@@ -200,12 +200,12 @@ class Expected:
         return self.areas.laid_out(self.cells, self.model.shapes)
 
     def _area_errors(self, swept: Swept, target: Target) -> tuple[Reals, list[Parts]]:
-        """Return error variances (areas, forms) of a target by areas, and the forms."""
+        """Return error variances (areas, forms) of a target by areas, and the quadratic forms."""
         forms = [self.mean_form(target.margin)] if target.mean else self.forms(target.margin)
         return area_variances(self.model, swept, self._laid_out, forms), forms
 
     def reached(self, precisions: Reals, targets: Sequence[Target]) -> tuple[Reals, list[str]]:
-        """Return error variances (j,) of targets, and the place where each is largest (empty for a mean)."""
+        """Return the error variance (j,) of each target, and the place where it is largest (empty for a mean)."""
         swept = self._swept(precisions)
         found = [self._reached(swept, target) for target in targets]
         return np.array([value for value, _ in found]), [place for _, place in found]
@@ -224,7 +224,7 @@ class Expected:
         return value, self.cells.tree.label(target.margin.level, self.model.shapes.first(level, context))
 
     def largest(self, precisions: Reals, targets: Sequence[Target], limits: Reals) -> tuple[Reals, Reals]:
-        """Return error variances of targets divided by their limits (j,), and minus their derivatives (j, k)."""
+        """Return the error variance of each target divided by its limit (j,), and derivatives with opposite sign (j, k)."""
         swept = self.sweep(precisions)
         values, slopes = np.zeros(len(targets)), np.zeros((len(targets), len(self.model.tables)))
         single = []
@@ -243,7 +243,7 @@ class Expected:
         return values / limits, self._of_measured(slopes) / limits[:, None]
 
     def _of_measured(self, slopes: Reals) -> Reals:
-        """Return derivatives without those by the precision of the full cross."""
+        """Return derivatives by the measured tables alone, without the one by the full cross."""
         return slopes[:, : len(self.measured)]
 
     def _largest_area(self, swept: Swept, target: Target) -> tuple[float, Reals]:

@@ -1,4 +1,4 @@
-"""Margins of error per standard deviation of a least-squares estimate under Laplace noise.
+"""Margins of error of least-squares estimates under Laplace noise, in standard deviations.
 
 The error is a weighted sum of noises, `sum_i a_i X_i`; a table of precision p gives the group g of node u the weight
 `a = p (M Cov(x_u, estimate))_g`. Its characteristic function is the product of `p / (p + 1 - cos(a t))` (discrete
@@ -28,7 +28,7 @@ NORMAL_SHARE = 1e-5
 
 
 def normal_ratio(confidence: float) -> float:
-    """Return the margin of error per standard deviation of the normal law, at a confidence in per cent.
+    """Return the margin of error of the normal law in standard deviations, at a confidence in per cent.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def normal_ratio(confidence: float) -> float:
 
 
 def margin_ratio(expected: Expected, precisions: Reals, target: Target) -> float:
-    """Return the margin of error per standard deviation for a target's worst count under discrete Laplace noise.
+    """Return the margin of error, in standard deviations, of a target's worst count under discrete Laplace noise.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def margin_ratio(expected: Expected, precisions: Reals, target: Target) -> float
 
 
 def _leading_variance_terms(shares: Reals, times: Reals) -> NDArray[np.int64]:
-    """Return the terms with most of the variance; the rest is nearly normal."""
+    """Return the positions of the terms that are least normal; the sum of the others is nearly normal."""
     kurtosis = shares**2 / times
     order = np.argsort(-kurtosis)
     left = kurtosis.sum() - np.cumsum(kurtosis[order])
@@ -79,7 +79,7 @@ def _leading_variance_terms(shares: Reals, times: Reals) -> NDArray[np.int64]:
 def noise_weights(
     expected: Expected, swept: Swept, precisions: Reals, target: Target, cell, context: int
 ) -> Iterator[tuple[Reals, Reals, Reals]]:
-    """Yield, for groups of equal noise terms in an error, their weights, numbers of terms, and their tables' precisions."""
+    """For each group of equal noise terms in a target's error, yield weight, number of terms and precision of the table."""
     model, marginal = expected.model, expected.marginal(target.margin)
     for level, times, x in _covariances(model, swept, expected.level(target.margin), marginal, cell, context):
         for (at, table), p in zip(model.tables, precisions):
@@ -91,7 +91,7 @@ def noise_weights(
 
 
 def _covariances(model: ErrorVariances, swept: Swept, level: int, marginal, cell, context: int):
-    """Return covariances (cells,) of the estimate with nodes on its path and their children."""
+    """Yield the covariances (cells,) of an estimate with the nodes above it and with their children."""
     path = [context]
     for above in range(level, 0, -1):
         path.insert(0, int(model.shapes.parent[above][path[0]]))
@@ -111,7 +111,7 @@ def _covariances(model: ErrorVariances, swept: Swept, level: int, marginal, cell
 
 
 def _along(model: ErrorVariances, swept: Swept, i: int, c: int, shapes: list[int], row: Reals):
-    """Yield for one component (level, shape, on the path), number, and covariance (D,)."""
+    """Yield, for one component, the level, shape, number and covariance (D,) of nodes on the path and beside it."""
     v = [swept.subtree[i][at][:, c] for at in range(model.shapes.depth)]
     a = [inverse[:, c] for inverse in swept.inverse[i]]
     last = len(shapes) - 1
@@ -134,14 +134,14 @@ def _along(model: ErrorVariances, swept: Swept, i: int, c: int, shapes: list[int
 
 
 def _of_one(precision: float, confidence: float) -> float:
-    """Return the smallest whole margin of error of one discrete Laplace noise term."""
+    """Return the smallest integer margin of error of a single discrete Laplace noise term."""
     epsilon = epsilon_at(precision)
     beyond = (1 - confidence / 100) * (1 + np.exp(-epsilon)) / 2
     return float(max(np.ceil(-np.log(beyond) / epsilon - 1 - 1e-9), 0.0))
 
 
 def _quantile(weights: Reals, times: Reals, of: Reals, variance: float, probability: float) -> float:
-    """Return the x at which `P(|error| <= x)` equals a probability."""
+    """Return the smallest x for which `P(|error| <= x)` reaches a given probability."""
     t = 2 * np.pi / PERIOD * np.arange(1, TERMS + 1)
     rest = max(0.0, 1 - float((weights**2 * times / of).sum()))
     log = -(rest + SMOOTHED**2) * t**2 / 2

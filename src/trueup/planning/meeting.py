@@ -1,4 +1,4 @@
-"""Smallest budgets whose margins of error meet targets, or divisions of a budget that come nearest to them."""
+"""Smallest budgets that meet targets, or divisions of a given budget that come nearest to them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from trueup.planning.task import PlanningTask
 
 
 def meet(task: PlanningTask, total: Fraction | None, gap: float | None = None) -> Allocation:
-    """Return the smallest budget that meets the targets, or the division of a given total with the smallest ratio.
+    """Return the smallest budget that meets the targets, or the division of a given total that comes nearest to them.
 
     With a `gap` the budget may be larger than the least by that share, and no bound over other mechanisms is sought.
     """
@@ -81,7 +81,7 @@ def _refuse_areas(task: PlanningTask) -> None:
 def _meet_pure(
     task: PlanningTask, total: Fraction | None, per_deviation: Reals, *, quick: bool = False
 ) -> Allocation:
-    """Plan under Laplace noise, where margins per standard deviation depend on the plan."""
+    """Find the smallest epsilon, or the division of a total, under Laplace noise with its exact margins of error."""
     last = task.found.precisions if quick else None
     if last is not None:
         per_deviation = np.array(
@@ -128,7 +128,7 @@ def _kind(target: Target) -> tuple[Margin, bool, float]:
 
 
 def _pure_bound(task: PlanningTask, costs: Reals) -> tuple[float, Reals]:
-    """Return a lower bound on the cost of a division's errors, and margins per standard deviation."""
+    """Return a lower bound on the cost of errors as large as a division's, and margins in standard deviations."""
     assert isinstance(task.prices, Hyperbolic)
     p = task.prices.precision(costs)[0]
     per_deviation = _ratios(task, p)
@@ -152,7 +152,7 @@ def _least_pure(
 def _factor_for(
     task: PlanningTask, per_deviation: Reals, total: float, start: float, near: Sequence[Reals]
 ) -> float:
-    """Return the common factor of all targets at which the smallest budget equals the given total."""
+    """Return the factor on all targets for which the smallest budget equals the given total."""
     log, slope = float(np.log(start)), -1.0
     before = None
     for _ in range(8):
@@ -167,7 +167,7 @@ def _factor_for(
 
 
 def _scaled_to_meet(task: PlanningTask, costs: Reals) -> Reals:
-    """Return costs times the smallest factor (within .0005) at which margins meet the targets."""
+    """Return the costs times the smallest factor (within .0005) for which every margin of error meets its target."""
     wanted = np.array([t.counts for t in task.targets])
 
     def met(factor: float) -> bool:
@@ -185,7 +185,7 @@ def _scaled_to_meet(task: PlanningTask, costs: Reals) -> Reals:
 
 
 def _ratios(task: PlanningTask, of_priced: Reals) -> Reals:
-    """Return the margin per standard deviation (j,) of every target's error law."""
+    """Return each target's margin of error in standard deviations (j,)."""
     p = task.precisions(of_priced)
     return np.array([margin_ratio(task.expected, p, target) for target in task.targets])
 
@@ -195,7 +195,7 @@ def _variances(task: PlanningTask, of_priced: Reals) -> Reals:
 
 
 def _needed_factor(task: PlanningTask, costs: Reals, per_deviation: Reals) -> float:
-    """Return the factor by which costs must grow to meet the targets."""
+    """Return the factor by which error variances exceed what the targets allow, for the worst target."""
     p = task.prices.precision(costs)[0]
     limits = np.array([t.counts for t in task.targets]) ** 2 / per_deviation**2
     return float((_variances(task, p) / limits).max())
@@ -206,7 +206,7 @@ MAX_QUICK_PLAN_GAP = 5e-2
 
 
 class Planner:
-    """A spec prepared for planning with changing targets.
+    """A spec prepared for plans with changing targets.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ class Planner:
 
     @property
     def free(self) -> tuple[str, ...]:
-        """Return the tables that no invariant fixes, which may be targets."""
+        """Return the tables that no invariant fixes, for which targets are possible."""
         return tuple(str(margin) for margin in self._task.tables if not self._task.fixed(margin))
 
     @property
@@ -259,7 +259,7 @@ class Planner:
         total: Fraction | None = None,
         quick: bool = False,
     ) -> Allocation:
-        """Plan with these targets and this total, as `trueup.plan` does.
+        """Plan for the given targets and total, as `trueup.plan` does.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Smallest budgets whose errors meet limits, and smallest errors for a budget, with certificates.
+"""Smallest budgets under limits on errors, and smallest errors under a budget, with certificates.
 
 Let p be the precisions of the tables and V_j(p) the error variance of a functional under least squares, with slopes
 `g_j = -dV_j/dp`. V_j is homogeneous of degree -1, so `g_j.p = V_j`, and for any p and q
@@ -58,27 +58,27 @@ TRUSTED = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class LinearPrices:
-    """Prices proportional to precision, under Gaussian noise."""
+    """Privacy cost proportional to precision, as under Gaussian noise."""
 
     price: Reals
 
     def cost(self, precisions: Reals) -> Reals:
-        """Return the cost of each precision."""
+        """Return the privacy cost of each precision."""
         return self.price * precisions
 
     def precision(self, costs: Reals) -> tuple[Reals, Reals]:
-        """Return the precisions that costs buy, and their derivatives."""
+        """Return the precision at each privacy cost, and the derivative by the cost."""
         return costs / self.price, 1 / self.price
 
 
 @dataclass(frozen=True, eq=False)
 class Hyperbolic:
-    """Prices of discrete Laplace noise: sensitivity times the epsilon at a given precision."""
+    """Privacy cost of discrete Laplace noise: the sensitivity times the epsilon at a given precision."""
 
     sensitivity: Reals
 
     def refuse(self, total: Fraction | int) -> None:
-        """Refuse a budget under which the noise is almost surely zero."""
+        """Refuse a total epsilon at which the noise is almost surely zero."""
         most = MOST_EPSILON * float(self.sensitivity.min())
         if total > most:
             raise SpecError(
@@ -87,20 +87,20 @@ class Hyperbolic:
             )
 
     def cost(self, precisions: Reals) -> Reals:
-        """Return the cost of each precision."""
+        """Return the privacy cost of each precision."""
         return self.sensitivity * epsilon_at(precisions)
 
     def precision(self, costs: Reals) -> tuple[Reals, Reals]:
-        """Return the precisions that costs buy, and their derivatives."""
+        """Return the precision at each privacy cost, and the derivative by the cost."""
         epsilon = costs / self.sensitivity
         return 2 * np.sinh(epsilon / 2) ** 2, np.sinh(epsilon) / self.sensitivity
 
     def least(self, total: float) -> float:
-        """Return the smallest cost of precisions with a given sum."""
+        """Return a lower bound on the cost of precisions with a given sum."""
         return float(self.sensitivity.min() * epsilon_at(total))
 
     def slope(self, precisions: Reals) -> Reals:
-        """Return the marginal price of each precision; bounded at zero."""
+        """Return the derivative of the cost by each precision, bounded near precision zero."""
         p = np.maximum(precisions, 1e-4 * precisions.sum())
         return self.sensitivity / np.sqrt(p * (p + 2))
 
@@ -115,7 +115,7 @@ Prices = LinearPrices | Hyperbolic
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """Precisions (k,), their cost, a lower bound on any admissible cost, and the number of evaluations."""
+    """Precisions (k,), their cost, a lower bound on the cost of any that meet the limits, and the number of evaluations."""
 
     precisions: Reals
     cost: float
@@ -124,18 +124,18 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """Return the share by which another plan could at most be cheaper."""
+        """Return the largest share by which the cost may exceed that of the best plan."""
         return self.cost / self.bound - 1
 
 
 @dataclass
 class Limits:
-    """Limits on error variances, with the inequalities found for them.
+    """Limits on error variances, with the linear inequalities on precisions found so far.
 
     Parameters
     ----------
     evaluate
-        Variances as shares of the limits, and minus their derivatives.
+        Function of precisions: variances divided by the limits, and derivatives with opposite sign.
     floor
         (k,) shares: tables that have to be measured get at least this share of the precision.
     rows
@@ -161,7 +161,7 @@ class Limits:
     binding: set[int] = field(default_factory=set)
 
     def least(self, price: Reals, start: Reals | None = None, gap: float = MAX_COST_GAP) -> Optimum:
-        """Return the cheapest precisions that satisfy every limit, within the relative `gap`."""
+        """Return the precisions of least cost that satisfy every limit, within the relative `gap`."""
         if (
             start is not None and self.rows
         ):  # half-way between an earlier solution and the least that is known to be needed
@@ -182,7 +182,7 @@ class Limits:
         return Optimum(best, float(price @ best), bound, self.evaluations)
 
     def _kept(self, p: Reals) -> Reals:
-        """Return the smallest multiple of p that satisfies every limit, and store the inequalities there."""
+        """Return the smallest multiple of precisions p that satisfies every limit, and store the inequalities at that point."""
         p = np.maximum(p, self.floor * p.sum())
         shares, slopes = self.evaluate(p)
         self.evaluations += 1
@@ -198,7 +198,7 @@ class Limits:
         return p * shares.max()
 
     def _program(self, price: Reals) -> Reals:
-        """Return the cheapest precisions that satisfy every inequality so far."""
+        """Return the precisions of least cost that satisfy every inequality found so far."""
         from scipy.optimize import linprog
 
         rows = np.vstack(self.rows)
@@ -230,13 +230,13 @@ class Limits:
         return found.x * unit
 
     def _likely(self, rows: Reals) -> NDArray[np.intp]:
-        """Return the positions of inequalities that were active in the last program, and of the newest."""
+        """Return the positions of the newest inequalities and of those active in the last linear program."""
         newest = range(max(len(rows) - 2 * rows.shape[1], 0), len(rows))
         return np.array(sorted(self.binding | set(newest)), np.intp)
 
 
 def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]) -> tuple[Optimum, int]:
-    """Return the best of several local optima under concave prices, and how many are as good.
+    """Return the best of several local optima under concave costs, and the number of equally good ones.
 
     Its bound holds for every plan: total precision is bounded by the linear program with equal prices.
     """
@@ -251,7 +251,7 @@ def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]
 
 
 def _linearised(limits: Limits, prices: Hyperbolic, start: Reals, known: Sequence[Optimum]) -> Optimum:
-    """Return a local optimum by repeatedly linearising concave prices.
+    """Return a local optimum under concave costs, found by repeated linearisation.
 
     A solution that comes as near as `MAX_PRECISION_DIFFERENCE` to an optimum that is known leads there, and is not followed.
     """
@@ -312,7 +312,7 @@ def least_error(price: Reals, evaluate: Evaluate) -> tuple[Reals, float, float]:
 def local_errors(
     total: float, prices: Hyperbolic, evaluate: Evaluate, starts: Sequence[Reals]
 ) -> tuple[Reals, Reals]:
-    """Return costs (k,) that sum to `total` and minimise a weighted sum of variances under Laplace noise, and local minima.
+    """Return costs (k,) with sum `total` that minimise a weighted sum of variances under Laplace noise, and local minima.
 
     One minimum is sought near each start, to `NEAR`, and the best of them followed until it stays.
     """

@@ -1,4 +1,4 @@
-"""Plans of a budget: the cost of each table, before anything is spent."""
+"""Planning of a privacy budget: the cost of each table, before anything is spent."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ CLOSE, FURTHEST, TRIES, ROUNDS = 1e-7, 2.0, 40, 8
 
 @dataclass(frozen=True)
 class EpsilonAtDelta:
-    """An epsilon at a delta.
+    """A total given as an epsilon at a delta.
 
     Examples
     --------
@@ -155,7 +155,7 @@ class EpsilonAtDelta:
 
     @classmethod
     def read(cls, text: str) -> EpsilonAtDelta:
-        """Read `8@1e-10`; raise SpecError if it is malformed."""
+        """Read a total such as `8@1e-10`; raise SpecError if it is malformed."""
         epsilon, at, delta = text.partition("@")
         if not at:
             raise SpecError(f"the total '{text}' cannot be read", needed=NEEDED)
@@ -165,7 +165,7 @@ class EpsilonAtDelta:
         return found
 
     def factor(self, parts: Sequence[NoisePart]) -> Fraction:
-        """Return a nearly maximal factor for all costs within the given epsilon at delta.
+        """Return a factor for all costs, close to the largest one within the given epsilon at delta.
 
         Epsilon grows about like a power of the cost, between a square root and the cost itself; the power is that of the
         last two steps.
@@ -192,19 +192,19 @@ class EpsilonAtDelta:
 
 
 def _log(epsilon: Fraction) -> float:
-    """Return the logarithm of epsilon; a very small one for zero."""
+    """Return the logarithm of epsilon, or a large negative number for zero."""
     return log(max(float(epsilon), 1e-300))
 
 
 def plan_at_delta(
     problem: Problem, wanted: EpsilonAtDelta, total: Fraction, plan: Callable[[Fraction], Allocation]
 ) -> Allocation:
-    """Plan the largest total within an epsilon at a delta.
+    """Plan with the largest total whose loss is at most a given epsilon at a given delta.
 
     Parameters
     ----------
     problem
-        With the spec that is planned.
+        The problem whose spec is planned.
     wanted
         The epsilon and the delta.
     total

@@ -40,14 +40,14 @@ MAX_TABLES_LEFT_OUT = 6
 
 @dataclass(eq=False)
 class Findings:
-    """Results of earlier plans that hold for any targets.
+    """Results of earlier plans that remain valid when targets change.
 
     Attributes
     ----------
     rows
         For each target, inequalities (k,) that all sufficient precisions q satisfy: `row @ q >= 1 / limit`.
     precisions
-        Those of the last plan, where to begin.
+        Precisions of the last plan, from which the next search begins.
     ratios
         For each target the margin of error per standard deviation in the last plan.
     given
@@ -60,19 +60,19 @@ class Findings:
     given: dict[tuple[Margin, bool], float] = field(default_factory=dict)
 
     def known(self, targets: Sequence[Target], limits: Reals) -> list[Reals]:
-        """Return the newest inequalities on targets, scaled to their limits."""
+        """Return the newest inequalities known for each target, scaled to the given limits."""
         held = [(self.rows.get((t.margin, t.mean)), limit) for t, limit in zip(targets, limits)]
         return [np.stack(rows[-INEQUALITIES_PER_TARGET:]) * limit for rows, limit in held if rows]
 
     def learn(self, targets: Sequence[Target], limits: Reals, at: NDArray[np.intp], rows: Reals) -> None:
-        """Remember new inequalities."""
+        """Store new inequalities for later plans."""
         for j, row in zip(at, rows):
             self.rows.setdefault((targets[j].margin, targets[j].mean), []).append(row / limits[j])
 
 
 @dataclass(frozen=True, eq=False)
 class PlanningTask:
-    """A spec prepared for planning: tables, prices, and targets or weights."""
+    """A spec prepared for planning: tables, costs, and targets or weights."""
 
     problem: Problem
     expected: Expected
@@ -94,7 +94,7 @@ class PlanningTask:
         areas: Any = None,
         column: str = "area",
     ) -> PlanningTask:
-        """Read the spec and the places, and refuse those without formulas for errors."""
+        """Return the task of a spec and its places; refuse specs without formulas for expected errors."""
         problem = Problem.of(spec, geography)
         cells, constraints = problem.cells, problem.constraints
         if constraints.structure() == "general":
@@ -140,11 +140,11 @@ class PlanningTask:
 
     @property
     def constraints(self) -> Constraints:
-        """Return the constraints on its counts."""
+        """Return the constraints on the counts."""
         return self.problem.constraints
 
     def wishing(self, named: Mapping[Margin, float], preset: Preset, *, unnamed: bool) -> PlanningTask:
-        """Return the task with weights, or with the targets of a preset."""
+        """Return the task with weights of tables, or with the targets of a preset."""
         base = self.constraints.chain or tuple(self.noise)
         weights = {m: named.get(m, 1.0) for m in dict.fromkeys((*base, *named)) if not self.fixed(m)}
         if unnamed and preset != "equal":
@@ -157,7 +157,7 @@ class PlanningTask:
         return replace(self, weights=weights)
 
     def aimed_at(self, targets: tuple[Target, ...]) -> PlanningTask:
-        """Return the task with other targets."""
+        """Return the task with other targets, keeping all results that do not depend on them."""
         if not targets:
             raise SpecError("no target is given", needed="a margin of error for at least one table")
         aimed = replace(self, targets=targets)
@@ -168,48 +168,48 @@ class PlanningTask:
         return aimed
 
     def fixed(self, margin: Margin) -> bool:
-        """Return True if the invariants fix a table."""
+        """Return True if the invariants fix every count of a table."""
         return any(self.constraints.cells.contains(margin, i) for i in self.constraints.invariants)
 
     @cached_property
     def priced(self) -> NDArray[np.bool_]:
-        """Return a mask (k,) of the measured tables that have a price."""
+        """Return a mask (k,) of the measured tables that cost budget."""
         return np.array([self.noise[m][1] is not None for m in self.expected.measured])
 
     @cached_property
     def levels(self) -> list[Priced]:
-        """Return the priced tables with the spec's noise and cost."""
+        """Return the tables that cost budget, with the noise law and cost in the present spec."""
         return [priced_table(m, self.noise) for m, p in zip(self.expected.measured, self.priced) if p]
 
     @cached_property
     def prices(self):
-        """Return the prices of their precisions."""
+        """Return the privacy cost of these tables as a function of precisions."""
         return prices(self.levels, self.currency)
 
     @property
     def spent(self) -> Fraction:
-        """Return what the present spec spends on the priced tables."""
+        """Return the budget that the present spec spends on these tables."""
         return sum((level.cost for level in self.levels), Fraction(0))
 
     @cached_property
     def floor(self) -> Reals:
-        """Return the smallest shares of the priced tables."""
+        """Return the smallest allowed share of precision for each of these tables."""
         return np.where(self.expected.needed[self.priced], 1e-5, 0.0)
 
     def precisions(self, of_priced: Reals) -> Reals:
-        """Return precisions of all measured tables; exact ones are infinite."""
+        """Return the precision of every measured table, infinite for exact ones."""
         p = np.full(len(self.priced), np.inf)
         p[self.priced] = of_priced
         return p
 
     @cached_property
     def given_precisions(self) -> Reals:
-        """Return the precisions of the present spec."""
+        """Return the precision of every measured table under the present spec."""
         return self.precisions(np.array([1 / level.variance(level.cost) for level in self.levels]))
 
     @cached_property
     def given_errors(self) -> tuple[Reals, Reals]:
-        """Return mean and largest error variance of every table under the present spec."""
+        """Return the mean and the largest error variance of every table under the present spec."""
         return self.errors(self.given_precisions)
 
     def given_variance(self, target: Target) -> float:
@@ -220,12 +220,12 @@ class PlanningTask:
         return known[kind]
 
     def errors(self, precisions: Reals) -> tuple[Reals, Reals]:
-        """Return mean and largest error variance of every table; 0 if invariants fix it."""
+        """Return the mean and the largest error variance of every table; 0 for tables that invariants fix."""
         free = np.array([not self.fixed(m) for m in self.tables])
         return tuple(np.where(free, v, 0.0) for v in self.expected.errors(precisions, self.tables))  # pyright: ignore
 
     def limits(self, per_deviation: Reals, factor: float = 1.0) -> Limits:
-        """Return the targets as limits on variances; `per_deviation` are margins per standard deviation."""
+        """Return the targets as limits on variances; `per_deviation` are the margins of error in standard deviations."""
         wanted = np.array([t.counts for t in self.targets])
         limits = (factor * wanted / per_deviation) ** 2
 
@@ -239,7 +239,7 @@ class PlanningTask:
         return Limits(evaluate, self.floor, self.found.known(self.targets, limits), learn)
 
     def _alike(self) -> list[set[int]]:
-        """Return positions of the priced tables of each level, and of each set of attributes."""
+        """Return the positions of priced tables at each level, and of those with each set of attributes."""
         found: dict[object, set[int]] = {}
         tables = [margin for margin, priced in zip(self.expected.measured, self.priced) if priced]
         for at, table in enumerate(tables):
@@ -248,7 +248,7 @@ class PlanningTask:
         return list(found.values())
 
     def starts(self) -> list[Reals]:
-        """Return starting shares under Laplace noise, without some choices of tables.
+        """Return starting shares of the tables for local optima under Laplace noise, each without some of the tables.
 
         Of still more tables all of a level are left out, or those of the same attributes at every level.
         """
@@ -262,7 +262,7 @@ class PlanningTask:
 
 
 def _noise(cells: Cells, headers: tuple[Measured, ...], charges: tuple[Charge, ...]) -> Noise:
-    """Return header and charge of every measured margin, without a charge for invariants."""
+    """Return the header and the privacy charge of every measured margin; invariants have no charge."""
     noise: Noise = {}
     noisy = iter(charges)
     for header in headers:

@@ -1,4 +1,4 @@
-"""Progress and timings of a run, and refusals that are counted in a ledger.
+"""Progress and timings of a run, and refusals of confidential data, which are counted in a ledger.
 
 Whoever runs a spec under a ledger sees which rule failed, and only its keeper sees where. A row number in a message is some 17
 bits of confidential data, for an answer that is counted as one. So what is raised while confidential rows are read is written to
@@ -31,11 +31,11 @@ Watch = Callable[[str, int, int], None]
 
 
 def quiet(what: str, done: int, of: int) -> None:
-    """Ignore progress."""
+    """Do nothing; used if nobody watches the progress."""
 
 
 class Work(NamedTuple):
-    """The resources of a task, for the run log, which depends on the data and stays internal."""
+    """Time and memory that a task used, for the run log, which depends on the data and stays internal."""
 
     part: PlacePart | None
     seconds: float
@@ -44,10 +44,10 @@ class Work(NamedTuple):
 
 
 class PartTask(Protocol):
-    """A task that is carried out on every part of a layer."""
+    """A task that is carried out on every part of a layer of the tree."""
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
-        """Return True if the task was carried out before."""
+        """Return True if the task was carried out on a part before."""
         ...
 
     def __call__(self, part: PlacePart) -> Work: ...
@@ -55,7 +55,7 @@ class PartTask(Protocol):
 
 @dataclass
 class Log:
-    """Timings of a run by task, which are internal because they depend on the data.
+    """Timings of a run by task; they depend on the data and stay internal.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Log:
     _file: Path | None = None
 
     def go_on(self, path: Path) -> None:
-        """Also write the entries to a file, after those of earlier attempts."""
+        """Also write the entries to a file from now on, after the entries of earlier attempts."""
         earlier = []
         with suppress(OSError, ValueError):
             earlier = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -95,7 +95,7 @@ class Log:
 
     @contextmanager
     def stage(self, what: str) -> Iterator[None]:
-        """Announce the work of a block, and time it."""
+        """Announce a stage of the run, and record the time that the block takes."""
         self.before()
         self.watch(what, 0, 1)
         start, used = time.perf_counter(), time.process_time()
@@ -112,7 +112,7 @@ class Log:
         executor: Executor,
         told: Callable[[PlacePart], None] = lambda part: None,
     ) -> None:
-        """Carry out a task on the parts that are left, and log it; `told` is called with each result."""
+        """Carry out a task on the parts that are left, and log it; call `told` with each result."""
         self.before()
         left = [p for p in parts if not task.done(folder, p)]
         start, done, before = time.perf_counter(), [], len(parts) - len(left)
@@ -148,12 +148,12 @@ PRIVATE = ("input", "contribution")
 
 
 def read_under(account: Account, reservation: Reservation, log: Log, read: Callable[[], None]) -> None:
-    """Read confidential rows; on a refusal, count it and reveal only the rule.
+    """Read confidential rows; if they are refused, count the refusal and reveal only the rule.
 
     Raises
     ------
     TrueupError
-        Naming the rule that does not hold, or that one does not.
+        If a rule does not hold; the message names it or says only that one does not.
     """
     seen, log.watch = log.watch, _in_one(log.watch)
     found: Exception | None = None
@@ -173,12 +173,12 @@ def read_under(account: Account, reservation: Reservation, log: Log, read: Calla
 
 
 def _in_one(watch: Watch) -> Watch:
-    """Announce the stage without the number of its parts, which would reveal where a fault is."""
+    """Return a progress function that names the stage but not the part, which would reveal where a fault is."""
     return lambda what, done, of: None if done else watch(what, 0, 1)
 
 
 def _counted(error: Exception, account: Account, reservation: Reservation) -> Exception:
-    """Count a refusal, note it for the keeper, and return the error that the analyst may see."""
+    """Count a refusal in the ledger, note it for the keeper, and return the error that the analyst may see."""
     known = error if isinstance(error, TrueupError) else None
     named = reservation.refuse(known.about if known else "")
     account.note(reservation.name, refused=str(error) if known else type(error).__name__)

@@ -1,4 +1,4 @@
-"""New results from an existing bundle: other counts, its report, and counts fitted to tables of others."""
+"""New results from an existing bundle: other released counts, a new report, and counts fitted to tables of others."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def reconcile_bundle(
 def _copy_measurement_files(
     source: Path, manifest: Mapping[str, Any], target: Path, spec_text: str
 ) -> dict[str, Any]:
-    """Copy the files of measurements with their digest."""
+    """Copy the measurements of a bundle into a new bundle; return the manifest entries that remain valid."""
     public = begin_bundle(target, spec_text)
     for name in ("places.parquet", *(n for n in manifest["files"] if n.startswith("measurements/"))):
         shutil.copyfile(source / "public" / name, public / name)
@@ -91,7 +91,7 @@ def _copy_measurement_files(
 
 
 def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) -> reporting.Report:
-    """Write the report of a bundle or of an assessment again, from its files.
+    """Write the report of a bundle or of an assessment anew from its files.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) 
 
 
 def _laid_out(source: Path, *given: Any, **options: Any) -> reporting.Report:
-    """Return the page of a record from files; raise an error if a figure is missing."""
+    """Return the report of a record that was read from files; raise BundleError if a figure is missing."""
     try:
         return reporting.report(*given, **options)
     except (LookupError, TypeError, ValueError) as error:
@@ -153,7 +153,7 @@ def assess_table(
     watch: Watch = quiet,
     **options: Any,
 ) -> Assessment:
-    """Assess a spec and write the assessment as a folder: figures, report and Parquet tables.
+    """Assess a spec, and write the assessment as a folder with figures, report and Parquet tables.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def reconcile_published(
     method: str | None = None,
     watch: Watch = quiet,
 ) -> Release:
-    """Reconcile published tables into whole counts, and write them as a bundle.
+    """Reconcile published tables into whole counts that add up, and write them as a bundle.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def reconcile_published(
 
 
 def _reconciled(measurements: Measurements, method: str | None) -> Release:
-    """Reconcile, or raise an error that names contradictory published values."""
+    """Reconcile published values; if they contradict each other, raise an error that names them."""
     try:
         return reconcile(measurements, method)
     except SpecError:
@@ -233,7 +233,7 @@ def _reconciled(measurements: Measurements, method: str | None) -> Release:
 
 
 def _unpublished(measurements: Measurements) -> NDArray[np.int64]:
-    """Return the finest counts that are not published singly."""
+    """Return the positions of the finest counts that are not published singly."""
     cells, known = measurements.cells, np.zeros(measurements.cells.n, bool)
     for header in measurements.headers:
         if canonical(cells, header.margin) == cells.finest:
@@ -242,7 +242,7 @@ def _unpublished(measurements: Measurements) -> NDArray[np.int64]:
 
 
 def _with_bounds_of_sums(measurements: Measurements, lost: NDArray[np.int64]) -> Measurements:
-    """Return the published values, with ranges from published sums for counts that are not published.
+    """Return the published values, and ranges from published sums for the counts that are not published.
 
     Upper ends are rounded up to powers of two, so that few ranges stand for many counts.
     """
@@ -280,7 +280,7 @@ def _with_bounds_of_sums(measurements: Measurements, lost: NDArray[np.int64]) ->
 
 
 def _measured(folder: Path, measurements: Measurements) -> dict[str, Any]:
-    """Write spec, places and published values; return their manifest entries."""
+    """Write spec, places and published values into a bundle; return the manifest entries."""
     spec: Any = measurements.spec
     text, cells = spec.text(), measurements.cells
     public = begin_bundle(folder, text)

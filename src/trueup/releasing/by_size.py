@@ -1,4 +1,4 @@
-"""Margins of error by size of the count at several budgets, for targets on counts of one size.
+"""Margins of error by size of the count at several budgets, for targets on counts of a given size.
 
 Least squares errs alike on counts of every size; a method that keeps counts whole and not below zero does not. `explain`
 simulates its errors at one budget; here they are simulated at several, and between these each margin is interpolated, as a
@@ -29,7 +29,7 @@ MIN_SIMULATED_MARGIN_COUNTS = 0.5
 
 @dataclass(frozen=True)
 class SizeClass:
-    """The counts of a table within a range of sizes, with their margins of error at several budgets.
+    """The counts of a table within a range of sizes, with margins of error at several budgets.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class SizeClass:
     margins: tuple[tuple[float, ...], ...]
 
     def margin(self, deviation: float, confidence: str | float) -> float:
-        """Return the margin of error (counts) at a standard error of the table.
+        """Return the margin of error (counts) for a given standard error of the table.
 
         Examples
         --------
@@ -64,7 +64,7 @@ class SizeClass:
         return found * deviation / inside
 
     def needed(self, margin: float, confidence: str | float) -> float:
-        """Return the largest standard error of the table (counts) at which the margin of error is at most a given one.
+        """Return the largest standard error of the table (counts) that keeps the margin of error within a given one.
 
         Examples
         --------
@@ -87,7 +87,7 @@ class SizeClass:
 
 @dataclass(frozen=True)
 class MarginsBySize:
-    """Margins of error by table and size of the count, at any budget.
+    """Margins of error by table and by size of the count, for any budget.
 
     Attributes
     ----------
@@ -101,12 +101,12 @@ class MarginsBySize:
     note: str
 
     def of(self, table: str) -> tuple[SizeClass, ...]:
-        """Return the size classes of a table; empty if they do not differ."""
+        """Return the size classes of a table; empty if the margins of error are the same in all."""
         found = tuple(c for c in self.classes if c.table == table)
         return found if len({c.margins for c in found}) > 1 else ()
 
     def target(self, table: str, lowest: int, margin: float, confidence: str | float) -> float:
-        """Return the standard error (counts) at which the counts of one size reach a margin of error.
+        """Return the standard error (counts) of a table at which counts of one size have a given margin of error.
 
         Raises
         ------
@@ -126,12 +126,12 @@ class MarginsBySize:
         return known[lowest].needed(margin, confidence)
 
     def written(self) -> dict[str, Any]:
-        """Return plain numbers and text."""
+        """Return the margins as plain numbers and texts."""
         return {"note": self.note, "classes": [asdict(c) for c in self.classes]}
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> MarginsBySize:
-        """Read back what `written` returned."""
+        """Return the margins that `written` turned into plain values."""
         rows = (
             SizeClass(
                 c["table"], c["lowest"], c["label"], tuple(c["deviations"]), tuple(map(tuple, c["margins"]))
@@ -148,7 +148,7 @@ def margins_by_size(
     targets: Mapping[str, object] | Iterable[str],
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> MarginsBySize:
-    """Simulate margins of error by size of the count, at budgets around the one that meets some targets.
+    """Simulate margins of error by size of the count, at budgets around one that meets given targets.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def margins_by_size(
 
 
 def _size_class(of: ErrorClass, label: str, simulated) -> SizeClass | None:
-    """Return a size class at every budget; None for a table without error."""
+    """Return a size class with margins of error at every budget; None for a table without error."""
     deviations = np.array([worst.get(str(of.table), 0.0) for worst, _ in simulated])
     if not (np.isfinite(deviations).all() and (np.diff(deviations) > 0).all() and deviations[0] > 0):
         return None

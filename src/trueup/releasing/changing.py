@@ -1,4 +1,4 @@
-"""Changes between two releases of the same places, with their uncertainty from noise.
+"""Changes between two releases of the same places, with the uncertainty from noise.
 
 One file: places and values are paired for the comparison alone.
 """
@@ -41,7 +41,7 @@ BEFORE, AFTER = "before", "after"
 
 
 def years_between(old: Cells, new: Cells, margin: Margin) -> str:
-    """Return by how many years dates differ between the releases; refuse other differences in values."""
+    """Return words for the number of years between the dates in two releases; refuse other differences in values."""
     said = []
     for kept, known in zip(new.kept(margin), old.kept(old.margin(margin))):
         years = _shift(known.values, kept.values) if kept.name == known.name else None
@@ -61,7 +61,7 @@ _DATE = re.compile(r"(\d{4})(-\d{2})?", re.ASCII)
 
 
 def _shift(before: Sequence[str], after: Sequence[str]) -> int | None:
-    """Return by how many years all dates among the values moved; None if values cannot be paired.
+    """Return the number of years by which all dates moved, or None if values of the two releases cannot be paired.
 
     Examples
     --------
@@ -86,7 +86,7 @@ Groups = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def place_groups(old: Cells, new: Cells, level: str, crosswalk: Any) -> Groups:
-    """Join places that share units, by their keys and a crosswalk, into groups that both records hold."""
+    """Join places by keys and a crosswalk into groups that consist of the same units in both releases."""
     names = [cells.tree.labels(level) for cells in (old, new)]
     at = [{name: i for i, name in enumerate(held)} for held in names]
     known = [_last_parts(cells, level) | held for cells, held in zip((old, new), at)]
@@ -117,7 +117,7 @@ def place_groups(old: Cells, new: Cells, level: str, crosswalk: Any) -> Groups:
 
 
 def _last_parts(cells: Cells, level: str) -> dict[str, int]:
-    """Return the places of a level by the last part of their keys, if that identifies them."""
+    """Return the places of a level by the last part of the key, or no places if that part does not identify them."""
     tree, at = cells.tree, cells.tree.level(level)
     last = list(tree.keys[at].values())[-1].tolist() if tree.keys and tree.keys[at] else []
     return {str(part): place for place, part in enumerate(last)} if len(set(last)) == len(last) else {}
@@ -152,7 +152,7 @@ def changes(
     level: float | str = 0.9,
     periods: tuple[str, str] | None = None,
 ) -> CountChanges:
-    """Return the change of every count of a table between two releases, with intervals.
+    """Return the change in every count of a table between two releases, with intervals.
 
     The two have noise of their own, so that their errors are independent. Of releases, margins of error are added by squares;
     errors of places that are summed as if they were unrelated, which is no less than what they are in a hierarchy, where the
@@ -230,7 +230,7 @@ def changes(
 
 
 def write_change(found: CountChanges, out: Path) -> None:
-    """Write all rows to a new CSV or Parquet file."""
+    """Write the rows of a change to a new CSV or Parquet file."""
     writers = {".csv": write_csv, ".parquet": write_parquet}
     if out.suffix not in writers:
         raise BundleError(
@@ -296,7 +296,7 @@ def _refuse_unlike(old: Record, new: Record) -> None:
 
 
 def _summed_groups(values: NDArray, groups: NDArray[np.int64]) -> NDArray:
-    """Sum `(..., places, k)` to `(..., groups, k)`."""
+    """Sum values `(..., places, k)` over groups of places to `(..., groups, k)`."""
     order = np.argsort(groups, kind="stable")
     return np.add.reduceat(
         values[..., order, :], np.searchsorted(groups[order], np.arange(groups.max() + 1)), axis=-2
@@ -332,7 +332,7 @@ def _released(
 def _drawn(
     old: Posterior, new: Posterior, margin: Margin, groups: Groups, level: float
 ) -> Mapping[str, NDArray]:
-    """Return figures of the differences of draws."""
+    """Return posterior figures of the change in every count: statistics of differences of draws."""
     sums = []
     for record, own in zip((old, new), groups):
         draws = record.sums(margin)
@@ -352,7 +352,7 @@ def _drawn(
 
 
 def _asked(old: Record, new: Record, question: str, level: float, beside: str) -> CountChanges:
-    """Compare the answers to a question, place by place and draw by draw."""
+    """Return the change in the answer to a question at every place, from the draws of two posteriors."""
     if not isinstance(old, Posterior) or not isinstance(new, Posterior) or beside:
         given = f"a question and a {beside}" if beside else "questions about releases"
         raise SpecError(
@@ -392,7 +392,7 @@ def _asked(old: Record, new: Record, question: str, level: float, beside: str) -
 
 
 def _labels(cells: Cells, margin: Margin, groups: NDArray[np.int64]) -> dict[str, NDArray]:
-    """Return labels of the groups of places, with attribute values."""
+    """Return columns with the label of each group of places and the attribute values."""
     names = np.array(cells.tree.labels(margin.level), dtype=object)
     places = [
         " + ".join(names[groups == group]) if joined else names[np.flatnonzero(groups == group)[0]]

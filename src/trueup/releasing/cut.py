@@ -1,4 +1,4 @@
-"""Division of a large hierarchy into parts, from public sizes and a memory setting alone."""
+"""Division of a large hierarchy into parts, determined by public sizes and a memory limit alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALONE = 1000
 
 
 class PlacePart(NamedTuple):
-    """One unit of work: part `number` of layer `layer`, both from 0."""
+    """The part `number` of layer `layer`, both counted from 0: one unit of work."""
 
     layer: int
     number: int
@@ -35,7 +35,7 @@ class PlacePart(NamedTuple):
 
 @dataclass(frozen=True)
 class Layer:
-    """The levels `top` to `bottom` of the tree, with their subtrees grouped into parts.
+    """The levels `top` to `bottom` of the tree, with subtrees grouped into parts.
 
     A level between two layers belongs to both: the places are the leaves of the upper layer and the roots of the lower
     one. The lower layer measures them, the upper one settles them.
@@ -54,13 +54,13 @@ class Layer:
 
     @property
     def parts(self) -> int:
-        """Return the number of parts."""
+        """Return the number of parts in the layer."""
         return len(self.edges) - 1
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A tree in layers, from the top down.
+    """A tree divided into layers, from the top down.
 
     Examples
     --------
@@ -84,17 +84,17 @@ class Cut:
         return [[PlacePart(s, b) for b in range(layer.parts)] for s, layer in enumerate(self.layers)]
 
     def levels(self, layer: int) -> range:
-        """Return the levels that a layer measures: all except a last one that begins another layer."""
+        """Return the levels that a layer measures: all but a last level that begins the next layer."""
         s = self.layers[layer]
         return range(s.top, s.bottom + (layer == len(self.layers) - 1))
 
     def settled(self, layer: int) -> range:
-        """Return the levels that a layer settles: all except a first one that the layer above settles."""
+        """Return the levels whose counts a layer determines: all but a first level that the layer above determines."""
         s = self.layers[layer]
         return range(s.top + (layer > 0), s.bottom + 1)
 
     def below(self, part: PlacePart) -> list[PlacePart]:
-        """Return the parts whose roots are the leaves of a part."""
+        """Return the parts in the next layer whose roots are the leaves of a part."""
         if part.layer + 1 == len(self.layers):
             return []
         first, last = self.leaves[part.layer][part.number : part.number + 2]
@@ -109,7 +109,7 @@ class Cut:
         return PlacePart(part.layer - 1, int(at))
 
     def part_of_leaf(self) -> NDArray[np.int64]:
-        """Return the number of the part of every place of the last level."""
+        """Return the number of the part to which each place of the last level belongs."""
         edges = np.array(self.leaves[-1])
         return np.repeat(np.arange(edges.size - 1), np.diff(edges))
 
@@ -120,7 +120,7 @@ class Cut:
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> Cut:
-        """Read the cut from JSON values."""
+        """Return the cut that `plain` turned into JSON values."""
         layers = tuple(Layer(s["top"], s["bottom"], tuple(s["edges"])) for s in plain["layers"])
         return cls(layers, tuple(map(tuple, plain["leaves"])))
 
@@ -155,12 +155,12 @@ def cut_tree(tree: Tree, most: int, workers: int = 1) -> Cut:
 
 
 def _fair(places: int, workers: int, least: int) -> int | None:
-    """Return the number of places per part at which all workers stay busy; None for one worker."""
+    """Return the number of places per part that keeps all workers busy, or None for one worker."""
     return max(least, -(-places // (PARTS_PER_WORKER * workers))) if workers > 1 else None
 
 
 def _first_short(tree: Tree, layers: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Cut a long first layer once more, because only one worker works on it."""
+    """Divide a first layer of many places into two, because a single worker works on it."""
     (top, bottom), *others = layers
     most = max(4 * MIN_UPPER_LAYER_PLACES, tree.sizes[-1] // ALONE)
     short = [
@@ -172,7 +172,7 @@ def _first_short(tree: Tree, layers: list[tuple[int, int]]) -> list[tuple[int, i
 
 
 def _layers(tree: Tree, most: int) -> list[tuple[int, int]] | None:
-    """Return the top and bottom levels of all layers, or None if there is no division."""
+    """Return the top and bottom level of each layer, or None if parts cannot be small enough."""
     found, bottom = [], len(tree.levels) - 1
     if bottom == 0:
         return [(0, 0)]
@@ -186,7 +186,7 @@ def _layers(tree: Tree, most: int) -> list[tuple[int, int]] | None:
 
 
 def _subtrees(tree: Tree, top: int, bottom: int) -> NDArray[np.int64]:
-    """Return how many places each place of level `top` contains down to level `bottom`."""
+    """Return the number of places below each place of level `top`, itself included, down to level `bottom`."""
     return np.sum([np.diff(tree.starts(top, level)) for level in range(top, bottom + 1)], axis=0)
 
 
@@ -205,7 +205,7 @@ def _in_parts(tree: Tree, layers: list[tuple[int, int]], most: int, workers: int
 
 
 def _root_run_starts(sizes: NDArray[np.int64], first: int, last: int, most: int) -> list[int]:
-    """Return where runs of the roots `first:last` begin that contain at most `most` places each."""
+    """Divide the roots `first:last` into runs of at most `most` places; return the first root of each run."""
     starts, held = [first], 0
     for root in range(first, last):
         if held and held + sizes[root] > most:

@@ -1,4 +1,4 @@
-"""The confidential table of a run: tabulated by part, and checked before anything is charged."""
+"""The confidential table of a run: it is counted by part, and checked before anything is charged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from trueup.run import Executor
 
 
 def check_data(folder: RunFolder, data: Any, executor: Executor, log: Log) -> None:
-    """Tabulate and check the confidential table, unless that was done before.
+    """Count and check the confidential table, unless an earlier attempt has done so.
 
     No fault of the data is left to be found after this: data at fault give the loss back and leave no run, so corrected ones
     begin another that is charged once.
@@ -61,7 +61,7 @@ def check_data(folder: RunFolder, data: Any, executor: Executor, log: Log) -> No
 
 @contextmanager
 def _leaving_no_run(folder: RunFolder) -> Iterator[None]:
-    """Remove the run if its data are faulty and nothing was drawn from them."""
+    """Remove the run folder if the block finds faulty data and no noise was drawn."""
     try:
         yield
     except (DataError, InfeasibleError, SpecError):
@@ -71,14 +71,14 @@ def _leaving_no_run(folder: RunFolder) -> Iterator[None]:
 
 
 def notes_on_data(folder: RunFolder) -> dict[str, Any]:
-    """Return notes for the internal log: the fingerprint, and how many records were kept and left out."""
+    """Return notes for the internal log: the fingerprint of the data, and numbers of records kept and left out."""
     found, path = folder.confidential / "fingerprint", folder.confidential / "contribution"
     read = {"input": {"key": folder.key.hex(), "hmac-sha256": found.read_text()}} if found.exists() else {}
     return read | ({"contribution": json.loads(path.read_text())} if path.exists() else {})
 
 
 def refuse_other_data(folder: RunFolder, data: Any) -> None:
-    """Refuse data that differ from those with which the run began."""
+    """Refuse data that differ from the data with which the run began."""
     with fingerprinting(data, folder.key) as taking:
         pass
     found, path = _digest(taking), folder.confidential / "fingerprint"
@@ -88,7 +88,7 @@ def refuse_other_data(folder: RunFolder, data: Any) -> None:
 
 @contextmanager
 def _known(folder: RunFolder, data: Any) -> Iterator[None]:
-    """Store a keyed fingerprint of the data with the run, and refuse other data.
+    """Store a keyed fingerprint of the data with the run; refuse data with another fingerprint.
 
     That of files is taken beside what reads them. What is read elsewhere (an address, a table in memory) is known by the
     counts that came of it.
@@ -107,7 +107,7 @@ def _known(folder: RunFolder, data: Any) -> Iterator[None]:
 
 
 def _of_counts(folder: RunFolder) -> str:
-    """Return a keyed digest of all tabulated counts, independent of how the places are cut."""
+    """Return a keyed digest of all tabulated counts, which does not depend on the division into parts."""
     keyed = hmac.new(folder.key, digestmod="sha256")
     for number in range(folder.counts.parts):
         keyed.update(np.column_stack(folder.counts.read(number)).astype("<i8").tobytes())
@@ -157,14 +157,14 @@ def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: Log) -> Non
 
 
 def _memory(folder: RunFolder, executor: Executor) -> int:
-    """Return the bytes of memory that the run may use on the driver's machine."""
+    """Return the memory (bytes) that the run may use on the driver's machine."""
     memory = folder.plan["memory"]
     return memory if executor.beside_driver else min(memory, MEMORY_BYTES)
 
 
 @contextmanager
 def _spilling(folder: RunFolder) -> Iterator[Path]:
-    """Give a folder for data that do not fit in memory while two tables are linked."""
+    """Yield a folder for data that do not fit in memory while two tables are linked; remove it afterwards."""
     target = folder.confidential / "linking"
     shutil.rmtree(target, ignore_errors=True)  # of an attempt that was killed
     target.mkdir(mode=0o700)
@@ -176,7 +176,7 @@ def _spilling(folder: RunFolder) -> Iterator[Path]:
 
 @contextmanager
 def _grouped(folder: RunFolder, data: Any, executor: Executor) -> Iterator[tuple[Any, str | None]]:
-    """Return records that the engine has counted in place, if it can; else the data."""
+    """Yield a table of records with equal rows counted by the engine, if it can do so; otherwise the data."""
     target = folder.confidential / "grouped"
     shutil.rmtree(target, ignore_errors=True)  # of an attempt that was killed
     columns = [*row_columns(Reading.of(folder.spec)), *filter(None, [folder.spec.privacy.id])]
@@ -197,7 +197,7 @@ def refuse_changes(
     out: str | Path | None,
     expect_rows: int | None = None,
 ) -> None:
-    """Refuse a run folder that was copied, moved or altered, or whose settings differ."""
+    """Refuse a run folder that was copied, moved or altered, or that was begun with other settings."""
     plan, home = folder.plan, run_path(Path(folder.plan["out"]))
     if not (home.exists() and home.samefile(folder.path)):
         raise BundleError(
@@ -236,7 +236,7 @@ def _text(spec: Spec | str | Path) -> str:
 
 
 def same_account(folder: RunFolder, account: Account | None) -> Account | None:
-    """Return the account and key with which a run began; refuse another account."""
+    """Return the account, with its key, with which a run began; refuse another account."""
     began = folder.plan["account"]
     if began is None and account is None:
         return None

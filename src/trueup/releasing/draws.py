@@ -1,4 +1,4 @@
-"""Records of the draws of a run, which ensure that no noise is drawn twice."""
+"""Lasting records of a run's draws, which ensure that no noise is drawn twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueup.run.parts import Part, Parts
 
 @dataclass(frozen=True)
 class Draws:
-    """The draws of a run, with their witnesses, journal and seal.
+    """The draws of a run, recorded in three ways: a witness file for each draw, a journal, and a seal on all.
 
     A part's draw is committed by the link of its record. The witness is a file of the same name elsewhere in the run
     folder, written right after by who drew it; the journal is one file, to which the driver adds a line when it is told of a
@@ -43,7 +43,7 @@ class Draws:
 
     @property
     def witnesses(self) -> Path:
-        """Return the folder of witnesses, which exists once drawing has begun."""
+        """Return the folder of witness files, which exists once drawing has begun."""
         return self.path / "drawn"
 
     @property
@@ -55,7 +55,7 @@ class Draws:
         return self.path / "journal"
 
     def begin(self) -> None:
-        """Record that drawing begins or continues, and complete the journal.
+        """Record that drawing begins or continues, and add missing draws to the journal.
 
         Raises
         ------
@@ -85,7 +85,7 @@ class Draws:
 
     @cached_property
     def _noted(self) -> dict[str, str]:
-        """Return the journal's line of every draw."""
+        """Return the line of the journal for every draw."""
         noted: dict[str, str] = {}
         try:
             text = self._journal.read_text(encoding="utf-8")
@@ -106,7 +106,7 @@ class Draws:
         return noted
 
     def _refuse_lost(self) -> None:
-        """Refuse a run some of whose draws are missing."""
+        """Refuse a run in which the file of a committed draw is missing."""
         for name, line in () if self.is_sealed else self._noted.items():
             held = self.find(name)
             if held is None or held.digest != line.split()[1]:
@@ -119,18 +119,18 @@ class Draws:
 
     @property
     def is_sealed(self) -> bool:
-        """Return True if every part is drawn."""
+        """Return True if the seal exists: every part is drawn, and no more noise is drawn."""
         return self._file.exists()
 
     @property
     def complete(self) -> bool:
-        """Return True if all parts are drawn; raise BundleError if a draw is lost."""
+        """Return True if every part is drawn; raise BundleError if a draw is lost."""
         if self.begun:
             self._refuse_lost()
         return self.is_sealed or (self.begun and all(self.find(name) for name in self.names))
 
     def find(self, name: str) -> Part | None:
-        """Return a part's draw, and record a witness; None if it was never committed.
+        """Return the draw of a part and write its witness file; return None if no draw was ever committed.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class Draws:
         return held
 
     def seal(self) -> str:
-        """Record the digests of all draws, or compare with those recorded; destroy uncommitted draws unread.
+        """Write the digests of all draws, or compare them with those written; destroy uncommitted draws without reading.
 
         Raises
         ------
@@ -169,7 +169,7 @@ class Draws:
 
     @property
     def parts(self) -> dict[str, str]:
-        """Return the digest of every part once all are recorded.
+        """Return the digest of every part's draw, once the seal is written.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class Draws:
 
 
 def _line(noted: dict[str, str], name: str, digest: str) -> str:
-    """Return the next line of the journal: name, digest, and a digest that includes the line before."""
+    """Return the next line of the journal: name, digest, and a digest that also covers the line before."""
     before = next(reversed(noted.values()), "")
     whole = hashlib.sha256(f"{before} {name} {digest}".encode()).hexdigest()
     return f"{name} {digest} {whole[:16]}"

@@ -1,4 +1,4 @@
-"""Choice of a release's engine, and the run of a release in one part.
+"""Choice of the engine of a release, and the run of a release in one part.
 
 Of a run in memory nothing is kept until the bundle is whole.
 """
@@ -46,7 +46,7 @@ MEMORY_BYTES = 4_000_000_000
 
 
 def default_engine(problem: Problem, memory: int) -> str:
-    """Choose the engine from public sizes: in memory if the problem fits, else by parts.
+    """Choose the engine by public sizes: in memory if the whole problem fits, otherwise by parts.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def default_engine(problem: Problem, memory: int) -> str:
 
 
 def whole_bytes(cells: Cells) -> int:
-    """Return the approximate bytes that the whole problem needs in memory."""
+    """Return the approximate memory (bytes) for the whole problem in one part."""
     return driver_bytes(cells.tree) + BYTES_PER_CELL * cells.n
 
 
@@ -81,21 +81,21 @@ KEY_COPIES = 2
 
 
 def driver_bytes(tree: Tree) -> int:
-    """Return the approximate bytes that the driver needs."""
+    """Return the approximate memory (bytes) for the driver of a run by parts."""
     keys = sum(_key_bytes(column) for level in tree.keys for column in level.values())
     names = sum(_key_bytes(column) for column in tree.names if column is not None)
     return PROCESS_BYTES + int(tree.sizes[-1] * (BYTES_PER_PLACE + KEY_COPIES * (keys + names)))
 
 
 def _key_bytes(column: NDArray) -> float:
-    """Return the mean bytes of one key of a column."""
+    """Return the mean size (bytes) of the keys in a column."""
     if column.dtype != object:
         return column.itemsize
     return BYTES_PER_PYTHON_TEXT + sum(map(len, column.tolist())) / max(1, column.size)
 
 
 def plan_of(problem: Problem) -> tuple[Method, SegmentPlan | FamilyPlan]:
-    """Return the method's common plan for all parts of the places."""
+    """Return the method, and the plan that all parts of the places share."""
     spec, headers = problem.spec, problem.headers
     if problem.cells.is_family and prod(problem.cells.shape[1:]) >= 2**31:
         raise SpecError(
@@ -123,7 +123,7 @@ def plan_of(problem: Problem) -> tuple[Method, SegmentPlan | FamilyPlan]:
 
 
 def divided(spec: Spec, headers: tuple[Measured, ...]) -> tuple[Method, SegmentPlan | FamilyPlan]:
-    """Return the method and its common plan for all parts."""
+    """Return the method that a spec names and its plan for all parts; refuse a method that cannot work by parts."""
     from trueup.reconciling.histogram_tree import HistogramTree  # it loads the kernels of histograms
 
     constraints = build_constraints(spec, cells_of_sizes(spec, [1] * len(spec.levels)))
@@ -141,7 +141,7 @@ def divided(spec: Spec, headers: tuple[Measured, ...]) -> tuple[Method, SegmentP
 
 @dataclass
 class Whole:
-    """A run of one part in memory.
+    """A run in one part, which is kept in memory.
 
     Attributes
     ----------
@@ -173,16 +173,16 @@ class Whole:
 
     @property
     def spent(self) -> str:
-        """Return the sentence on the charged loss after drawing has begun."""
+        """Return the sentence, for errors after drawing has begun, that the privacy loss stays spent."""
         return "Noise was drawn: the loss stays spent, and what was drawn is gone."
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Do nothing, because no other process can reach a run in memory."""
+        """Do nothing, because no other process can reach a run that is kept in memory."""
         yield
 
     def published(self, account: Account | None) -> Release | Measurements | None:
-        """Return the release that was committed under the account's key, if any."""
+        """Return the release that was made earlier under the key of the account; None if there is none."""
         if account and self.request and account.holds(self.request, self.out):
             from trueup.io.bundle.read import read_measurements, read_release
 
@@ -190,7 +190,7 @@ class Whole:
         return None
 
     def reserve(self, account: Account | None) -> Reservation | None:
-        """Take the privacy loss out of the budget."""
+        """Charge the privacy loss to the account."""
         return account.reserve(self.request) if account and self.request else None
 
     def read(self) -> None:
@@ -207,12 +207,12 @@ class Whole:
         self.log.notes |= {"contribution": asdict(limit)} if limit else {}
 
     def begin(self, reservation: Reservation | None) -> None:
-        """Record that drawing begins."""
+        """Record that drawing begins, after which the loss stays spent."""
         if reservation:
             reservation.begin()
 
     def measure(self, target: Path) -> str:
-        """Draw the noise, and write the measurements with their digest."""
+        """Draw the noise and write the measurements; return the seal on the written files."""
         problem = self.problem
         assert self.counts is not None
         with self.log.stage("drawing exact noise"):
@@ -224,7 +224,7 @@ class Whole:
         return self.sealed["seal"]
 
     def settle(self, target: Path) -> tuple[Release | Measurements, Mapping[str, Any]]:
-        """Reconcile and write the tables; return the record and its manifest entries."""
+        """Reconcile the measurements and write the tables; return the release and its manifest entries."""
         assert self.measurements is not None
         assert self.sealed is not None
         if self.prepared is None:
@@ -238,7 +238,7 @@ class Whole:
 def settled(
     target: Path, prepared: Prepared, measurements: Measurements, manifest: Mapping[str, Any], log: Log
 ) -> tuple[Release, Mapping[str, Any]]:
-    """Reconcile in-memory measurements and write the released tables."""
+    """Reconcile in-memory measurements, write the released tables, and return the release with its manifest entries."""
     with log.stage("reconciling"):
         released = prepared.reconcile(measurements)
     with log.stage("simulating the errors to expect"):

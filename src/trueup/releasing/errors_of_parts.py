@@ -32,7 +32,7 @@ from trueup.releasing.run_folder import RunFolder
 
 
 def errors_of_parts(folder: RunFolder, method: Method, linked: StoredRelease) -> ExpectedErrors:
-    """Simulate the errors of a run whose tables are complete."""
+    """Return the expected errors of a run by parts with complete tables, simulated on some parts."""
     sized = cells_of_sizes(folder.spec, folder.plan["sizes"])
     if sized.is_family:
         return _errors_of_family(sized.n, method, linked)
@@ -62,7 +62,7 @@ def errors_of_parts(folder: RunFolder, method: Method, linked: StoredRelease) ->
 
 
 def _errors_of_family(n: int, method: Method, linked: StoredRelease) -> ExpectedErrors:
-    """Simulate the errors of a family in memory if it is small enough."""
+    """Return the expected errors of a family of tables, simulated in memory if it is small enough."""
     if n > WORK:
         return ExpectedErrors((), f"Errors of {n:,} cells in several tables are not simulated.")
     measured = linked.measurements
@@ -76,7 +76,7 @@ def standard_errors(
     tables: Sequence[Margin],
     zeros: Sequence[Mapping[str, str]] = (),
 ) -> dict[Margin, NDArray[np.float64]]:
-    """Return root mean squared least-squares errors (1,) of tables.
+    """Return the root mean squared error (1,) of least-squares estimates, for each table.
 
     Structural zeros that tie many combinations together are left out, which makes the errors somewhat too large.
     """
@@ -97,7 +97,7 @@ def _measured(
     population: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Return measured values (q,) of some lowest places, and of the places that they make up.
+    """Return measured values (q,) of a sample of finest places, and of those larger places that consist of them.
 
     Of places of which they are some, what was measured is not theirs: their released counts are measured once more.
     """
@@ -115,7 +115,7 @@ def _measured(
 
 
 def _whole_places(tree: Tree, leaves: NDArray[np.int64], level: int) -> NDArray[np.int64]:
-    """Return the places of a level that contain some lowest places; -1 if they contain others too."""
+    """Return the places of a level above a sample of finest places; -1 for one that also contains other places."""
     above = tree.ancestors(len(tree.levels) - 1, level)
     places, held = np.unique(above[leaves], return_counts=True)
     return np.where(np.bincount(above, minlength=tree.sizes[level])[places] == held, places, -1)
@@ -126,14 +126,14 @@ Found = Mapping[Measured, tuple[NDArray, NDArray]]
 
 
 def _parts_with(folder: RunFolder, tree: Tree, layer: int, found: Found) -> NDArray[np.int64]:
-    """Return the numbers of a layer's parts that measured some places."""
+    """Return the numbers of those parts of a layer that measured places of a sample."""
     top, edges = folder.cut.layers[layer].top, folder.cut.layers[layer].edges
     tops = [tree.ancestors(tree.level(h.margin.level), top)[at[at >= 0]] for h, (_, at) in found.items()]
     return np.unique(np.searchsorted(edges, np.concatenate([*tops, np.zeros(0, np.int64)]), "right") - 1)
 
 
 def _take(folder: RunFolder, part: PlacePart, headers: Sequence[Measured], found: Found) -> None:
-    """Write what a part measured at the places."""
+    """Read the measurements of a part, and enter the values of the sampled places in `found`."""
     branch = folder.branch(part)
     cells = folder.cells(branch)
     values = read_measured(
@@ -151,7 +151,7 @@ def _take(folder: RunFolder, part: PlacePart, headers: Sequence[Measured], found
 def _settled_counts(
     folder: RunFolder, most: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return places of the last level with released counts (places, n), from random parts."""
+    """Return places of the last level and released counts (places, n) from parts in a random order."""
     parts, found, held = folder.cut.parts[-1], [], 0
     for number in rng.permutation(len(parts)):
         first, counts = _counts_of(folder, parts[number])
@@ -163,7 +163,7 @@ def _settled_counts(
 
 
 def _counts_of(folder: RunFolder, part: PlacePart) -> tuple[int, NDArray[np.int64]]:
-    """Return the position of a part's places within the last level, and their counts (places, n)."""
+    """Return the position of a part's first place within the last level, and the released counts (places, n)."""
     branch = folder.branch(part)
     cells = folder.cells(branch)
     file = folder.tables.path(f"{len(folder.spec.levels) - 1:02d}-{part}")

@@ -1,4 +1,4 @@
-"""The verb explain: states what a spec will do before any confidential count is read."""
+"""The verb explain: say what a spec will do, before any confidential count is read."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ MAX_EXPLAINED_CELLS = 2**17
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """Expected error of one published table.
+    """The expected error of a published table.
 
     Attributes
     ----------
     table, groups
-        The margin and how many counts it has.
+        The margin, and its number of counts.
     noise
         Standard deviation of its noise (counts), None if not measured.
     least, most
@@ -67,14 +67,14 @@ TAIL_PROBABILITY = 0.05
 
 @dataclass(frozen=True)
 class NoiseTail:
-    """The tail of the noise of any one count of a table.
+    """Tail quantiles of the noise on a count of a table.
 
     Attributes
     ----------
     query, table
-        What is measured.
+        Names of the query and of the table that it measures.
     law
-        The law that is drawn.
+        The law of the noise.
     counts
         What the noise exceeds in size with a probability of at most `TAIL_PROBABILITY`.
     exact
@@ -90,7 +90,7 @@ class NoiseTail:
 
 @dataclass(frozen=True, repr=False)
 class Explanation(ThreeLines):
-    """The effects of a spec: engine, structure, method, privacy loss, expected errors and tails of noise.
+    """What a spec will do: engine, structure, method, privacy loss, expected errors, and tails of the noise.
 
     By parts there is no closed form of the errors: it is for trees that memory holds. Errors by size of the count
     (`classes`) are simulated on made-up populations of `units` in the public places. `bounds` on the records of one unit
@@ -108,7 +108,7 @@ class Explanation(ThreeLines):
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """Return a sentence that names the tables whose margins of error exceed most of their counts."""
+        """Return a sentence on the tables in which the margin of error exceeds most counts; empty if there are none."""
         return tuple(unreadable_forecast(self.classes, self.problem.cells, self.units))
 
     @property
@@ -123,7 +123,7 @@ class Explanation(ThreeLines):
 
     @property
     def cells(self) -> int:
-        """Return how many finest cells are published."""
+        """Return the number of finest cells."""
         return self.problem.cells.n
 
     @property
@@ -132,7 +132,7 @@ class Explanation(ThreeLines):
         return self.problem.guarantee
 
     def document(self) -> dict[str, Any]:
-        """Return the output of `trueup explain --json`."""
+        """Return the explanation as JSON values, as `trueup explain --json` prints them."""
         return {
             "title": self.title,
             "structure": self.structure,
@@ -169,7 +169,7 @@ def explain(
     simulate: bool = True,
     progress: Progress = lambda done, of: None,
 ) -> Explanation:
-    """Explain a spec from the public places alone.
+    """Explain what a spec will do, from the public places alone.
 
     Parameters
     ----------
@@ -267,7 +267,7 @@ def _simulated(
     progress: Progress,
     guess: str,
 ) -> ExpectedErrors:
-    """Return a method's errors on made-up populations."""
+    """Return the expected errors of a method by size of the count, simulated on made-up populations."""
     rng = np.random.default_rng(0)
     work = MAX_EXPLAINED_CELLS // method.effort
     cells, _ = some_places(problem.cells, work, rng)

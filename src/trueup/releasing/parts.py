@@ -1,4 +1,4 @@
-"""Releases by parts: measurement of every part, then passes up and down the tree, resumable at any time.
+"""Releases by parts: every part is measured, then the tree is passed upward and downward; a run can be resumed anytime.
 
     total      check the confidential counts, and sum them into the roots of every part       (lowest layer first)
     measure    draw noise, all parts at once; a committed part is never drawn again
@@ -58,7 +58,7 @@ from trueup.run.parts import Parts
 
 @dataclass(frozen=True)
 class ByParts:
-    """A run of many parts, kept in a folder beside its target.
+    """A run of many parts, kept in a folder beside the output folder.
 
     Attributes
     ----------
@@ -82,12 +82,12 @@ class ByParts:
 
     @property
     def out(self) -> Path:
-        """Return the run's target."""
+        """Return the output path of the run."""
         return Path(self.folder.plan["out"])
 
     @property
     def spent(self) -> str:
-        """Return the sentence on the charged loss after drawing has begun."""
+        """Return the sentence, for errors after drawing has begun, that the loss stays spent and how to resume."""
         return "Noise was drawn: the loss stays spent, and the run goes on from its folder."
 
     @property
@@ -104,7 +104,7 @@ class ByParts:
             yield
 
     def published(self, account: Account | None) -> StoredRelease | None:
-        """Return the release that the run has already published, if any."""
+        """Return the release that the run has already written, or None."""
         if (self.out / MANIFEST).is_file():
             manifest = read_manifest(self.out)
             if manifest.get("run") == self.folder.plan["run"]:
@@ -120,7 +120,7 @@ class ByParts:
         return None
 
     def reserve(self, account: Account | None) -> Reservation | None:
-        """Charge the privacy loss, unless an earlier attempt did."""
+        """Charge the privacy loss to the account, unless an earlier attempt has done so."""
         if account is None:
             return None
         try:
@@ -139,14 +139,14 @@ class ByParts:
         return reservation
 
     def read(self) -> None:
-        """Read and check the confidential counts, unless that was done."""
+        """Read and check the confidential counts, unless an earlier attempt has done so."""
         if not self.folder.draws.begun:
             cut_anew(self.folder, self.executor)
         if not self.folder.draws.complete:
             check_data(self.folder, self.data, self.executor, self.log)
 
     def begin(self, reservation: Reservation | None) -> None:
-        """Record that drawing begins; refuse an older copy of the folder."""
+        """Record that drawing begins; refuse a folder that is an older copy of the run."""
         if reservation and reservation.drawn and not self.folder.draws.begun:
             raise BudgetError(
                 "the ledger records that noise was drawn for this run, but the run's folder is an older copy without it",
@@ -165,7 +165,7 @@ class ByParts:
         self.folder.draws.begin()
 
     def measure(self, target: Path) -> str:
-        """Draw the parts that are not yet drawn, and remove the confidential counts."""
+        """Draw the noise of every part not drawn yet, and then remove the confidential counts."""
         draws = self.folder.draws
         if not draws.is_sealed:
             self.log.map(
@@ -181,7 +181,7 @@ class ByParts:
         return seal
 
     def settle(self, target: Path) -> tuple[Release, Mapping[str, Any]]:
-        """Reconcile up and down the tree, link the tables into the bundle, and return its manifest entries."""
+        """Reconcile all parts up and down the tree, and link the tables into the bundle; return the manifest entries."""
         folder, layers = self.folder, self.folder.cut.parts
         method, plan = divided(folder.spec, folder.headers)
         for parts in layers[:0:-1]:
@@ -206,7 +206,7 @@ class ByParts:
         return StoredRelease(target, manifest | listed), manifest
 
     def _link(self, target: Path) -> dict[str, Any]:
-        """Add the files of the parts to the bundle as hard links."""
+        """Add the files of all parts to the bundle as hard links."""
         folder, manifest = self.folder, self._manifest()
         public = begin_bundle(target, folder.spec_text)
         link_part(folder.places, "all", public / "places.parquet")
@@ -254,14 +254,14 @@ class ByParts:
         return [json.loads(path.read_text()) for path in held]
 
     def finish(self) -> StoredRelease:
-        """Remove the run folder, because the release is in place."""
+        """Remove the run folder once the release is complete."""
         out = self.out
         self.folder.remove()
         return StoredRelease(out, read_manifest(out))
 
 
 def link_part(parts: Parts, name: str, target: Path) -> None:
-    """Link a part into a bundle.
+    """Add the file of a part to a bundle as a hard link.
 
     Raises
     ------
@@ -280,7 +280,7 @@ def link_part(parts: Parts, name: str, target: Path) -> None:
 
 
 def _worst(stats: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the largest value of each figure over the parts."""
+    """Return the largest value of each statistic over all parts."""
     found: dict[str, float] = {}
     for part in stats:
         found = {key: max(value, found.get(key, value)) for key, value in part.items()}
@@ -288,7 +288,7 @@ def _worst(stats: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _misses(parts: Iterable[Mapping[str, Any]]) -> list[Miss]:
-    """Join the parts' sums of squares by query and level."""
+    """Return the root mean square adjustment for each query and level, given the sums of squares of all parts."""
     sums: dict[tuple[str, str], tuple[int, float]] = {}
     for part in parts:
         counts, squares = sums.get((part["query"], part["level"]), (0, 0.0))

@@ -1,4 +1,4 @@
-"""Releases from spec to folder: one order of stages for releases in one part or in many.
+"""Releases from a spec to a folder, by the same order of stages in one part or in many.
 
     reserve    the ledger grants the loss and counts all that the run finds out exactly
     read       the confidential counts are read and checked; what is at fault with them gives the loss back
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class Run(Protocol):
-    """The stages of a run."""
+    """A run in one part or many, which provides every stage of a release."""
 
     @property
     def log(self) -> Log: ...
@@ -84,7 +84,7 @@ def release(
     take_over: bool = False,
     watch: Watch = quiet,
 ) -> Release:
-    """Measure, reconcile and report; the folder `out` appears whole or not at all.
+    """Measure, reconcile and report; the output folder appears whole or not at all.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def measure_only(
     expect_rows: int | None = None,
     watch: Watch = quiet,
 ) -> Measurements:
-    """Measure and write a bundle of noisy counts, to be reconciled later or by others."""
+    """Measure, and write a bundle of noisy counts, which may be reconciled later or by others."""
     log = Log(watch)
     problem = _settled(spec, geography, data, log, expect_rows, account)
     run = _in_memory(problem, data, Path(out), account, log, reconciled=False)
@@ -181,7 +181,7 @@ def resume(
     take_over: bool = False,
     watch: Watch = quiet,
 ) -> StoredRelease:
-    """Continue an interrupted run by parts.
+    """Resume an interrupted run by parts.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def resume(
 
 
 def _removed(gone: RunFolder) -> StoredRelease:
-    """Complete the removal of a finished run's folder, and return its release."""
+    """Complete the removal of a finished run's folder, and return the release that the run made."""
     from trueup.files.owner import owning
 
     out = Path(gone.plan["out"])
@@ -259,7 +259,7 @@ def _settled(
 def _in_memory(
     problem: Problem, data: Any, out: Path, account: Account | None, log: Log, *, reconciled: bool = True
 ) -> Whole:
-    """Check everything that can be checked before confidential counts are read."""
+    """Check everything that can be checked before confidential counts are read; return the run."""
     method = choose(problem.spec.reconcile, problem.constraints)
     refuse_misfit(method, problem.constraints, problem.headers)
     _make_ready(problem, method if reconciled else None, log)
@@ -270,7 +270,7 @@ def _in_memory(
 
 
 def _make_ready(problem: Problem, method: Method | None, log: Log) -> None:
-    """Draw from every law and run the method on a few places, so that kernels are compiled in advance."""
+    """Draw once from every noise law, and run the method on a few places, so that everything is compiled."""
     with log.stage("making the noise ready"):
         rehearse(problem.headers, problem.left_out)
     if method:
@@ -300,7 +300,7 @@ def _all_stages(run: Run, account: Account | None, target: Path) -> Release | Me
 
 
 def _draw_and_complete(run: Run, reservation: Reservation | None, target: Path) -> Release | Measurements:
-    """Draw the noise, and complete the run."""
+    """Draw the noise, and complete the release or the bundle of measurements."""
     seal = run.measure(target)
     if reservation:
         reservation.seal(seal)
@@ -316,7 +316,7 @@ def _draw_and_complete(run: Run, reservation: Reservation | None, target: Path) 
 
 @contextmanager
 def _note_spent_loss(note: str) -> Iterator[None]:
-    """Add to any error after drawing began what became of the privacy loss."""
+    """Add a note on the privacy loss to every error that is raised after drawing has begun."""
     try:
         yield
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""The folder of a run, which holds everything needed to resume it.
+"""The folder of a run by parts, which holds everything needed to resume it.
 
 One file: all that the folder holds, and all that is made of it, stands in one place.
 """
@@ -48,7 +48,7 @@ REMOVED = ".removed"
 
 @dataclass(frozen=True)
 class Branch:
-    """The public places of one part.
+    """The public places of a part.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder with a run's plan, parts and, under `confidential/`, its confidential files.
+    """The folder of a run: plan, parts and, under `confidential/`, confidential files.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class RunFolder:
         return plan
 
     def write_plan(self, spec_text: str, plan: Mapping[str, Any]) -> None:
-        """Write the settings of a run, with which it begins."""
+        """Write the settings with which a run begins."""
         plan = {"format": FORMAT, **plan}
         replace_whole(self.path / "spec.toml", spec_text)
         replace_whole(self.path / PLAN, json.dumps(plan | {"digest": _digest(plan)}, indent=1))
@@ -128,17 +128,17 @@ class RunFolder:
 
     @cached_property
     def spec_text(self) -> str:
-        """Return the spec as it was given."""
+        """Return the text of the spec as it was given."""
         return self._read("spec.toml")
 
     @cached_property
     def spec(self) -> Spec:
-        """Return the spec."""
+        """Return the spec of the run."""
         return _spec_of(self.spec_text)
 
     @property
     def database(self) -> Any:
-        """Return a connection to DuckDB limited to this folder, shared by all tasks of a process."""
+        """Return a DuckDB connection that is limited to this folder and shared by all tasks of a process."""
         return _database(self.path)
 
     @cached_property
@@ -153,12 +153,12 @@ class RunFolder:
 
     @property
     def method(self) -> str:
-        """Return the name of the method that reconciles it."""
+        """Return the name of the method that reconciles the measurements."""
         return self.plan["method"]["method"]
 
     @cached_property
     def key(self) -> bytes:
-        """Return the key for digests of what is confidential."""
+        """Return the secret key for digests of confidential files."""
         try:
             return bytes.fromhex(self._read("confidential/key"))
         except ValueError:
@@ -171,22 +171,22 @@ class RunFolder:
 
     @cached_property
     def measured(self) -> Parts:
-        """Return the measurements of every part, to be published."""
+        """Return the files of each part's measurements, which will be published."""
         return Parts(self.path / "measured")
 
     @cached_property
     def estimates(self) -> Parts:
-        """Return the estimates of every part for the part above it."""
+        """Return the files of each part's estimates, which the part above uses."""
         return self._following("estimates")
 
     @cached_property
     def settled(self) -> Parts:
-        """Return the settled tables for the parts below, with reports."""
+        """Return the files of each part's reconciled counts, which the parts below use, and of its reports."""
         return self._following("settled")
 
     @cached_property
     def tables(self) -> Parts:
-        """Return the released tables of every part, to be published."""
+        """Return the files of each part's released tables, which will be published."""
         return self._following("tables")
 
     def _following(self, name: str) -> Parts:
@@ -199,7 +199,7 @@ class RunFolder:
 
     @property
     def limit(self) -> Limit | None:
-        """Return the limit on each unit's records and the number left out, once the table is tabulated."""
+        """Return the limit on each unit's records, with the numbers left out once the table is tabulated."""
         if Limit.of(self.spec, lambda: self.key) is None:
             return None
         try:
@@ -210,21 +210,21 @@ class RunFolder:
 
     @cached_property
     def sums(self) -> Parts:
-        """Return exact counts of every part's roots, for the part above it."""
+        """Return the files of exact counts at each part's roots, which the part above uses."""
         return Parts(self.confidential / "sums", self.key, follows=True)
 
     @property
     def counts(self) -> SparseCounts:
-        """Return the tabulated counts of the last layer's parts."""
+        """Return the tabulated counts, stored by part of the last layer."""
         return SparseCounts(self.confidential / "counts", self.cut.layers[-1].parts)
 
     @property
     def tabulated(self) -> bool:
-        """Return True if the confidential table was tabulated."""
+        """Return True if the confidential table was tabulated completely."""
         return (self.confidential / "counts.json").exists()
 
     def keep_counts(self) -> None:
-        """Write the keyed digests of the tabulated counts, once they are complete."""
+        """Write keyed digests of the files of tabulated counts, which marks these as complete."""
         digests = [self._keyed(self.counts.part(n)) for n in range(self.counts.parts)]
         replace_whole(self.confidential / "counts.json", json.dumps(digests), private=True)
 
@@ -234,17 +234,17 @@ class RunFolder:
 
     @property
     def all_parts(self) -> list[PlacePart]:
-        """Return every part, from the top layer down."""
+        """Return all parts, from the top layer down."""
         return [part for parts in self.cut.parts for part in parts]
 
     @cached_property
     def draws(self) -> Draws:
-        """Return the records of what was drawn."""
+        """Return the lasting records of the run's draws."""
         return Draws(self.path, self.measured, tuple(map(str, self.all_parts)))
 
     @cached_property
     def seal(self) -> str:
-        """Return the digest of all measurements; raise BundleError if there is none yet."""
+        """Return the seal on all measurements; raise BundleError if they are not complete."""
         return seal_of(self.draws.parts)
 
     def forget_counts(self) -> None:
@@ -253,7 +253,7 @@ class RunFolder:
             shutil.rmtree(self.confidential / name, ignore_errors=True)
 
     def remove(self) -> None:
-        """Remove the run, in an order that lets an interrupted removal continue."""
+        """Remove the run folder, in an order that lets an interrupted removal continue."""
         _database.cache_clear()  # its threads would be missing in a process that is forked later
         gone = self.path.with_name(self.path.name + REMOVED)
         self.path.rename(gone)
@@ -261,7 +261,7 @@ class RunFolder:
         RunFolder(gone).finish_removing()
 
     def finish_removing(self) -> None:
-        """Resume an interrupted removal of a run."""
+        """Complete the removal of a run folder that was interrupted."""
         if self.confidential.exists():
             shutil.rmtree(self.confidential)
         for path in self.path.iterdir():
@@ -270,7 +270,7 @@ class RunFolder:
         remove_plan(self.path)
 
     def top_of(self, parts: Sequence[PlacePart]) -> str:
-        """Return the level at the top of a layer's parts."""
+        """Return the name of the top level of the layer to which some parts belong."""
         return self.spec.levels[self.cut.layers[parts[0].layer].top].name
 
     def occupied(self, number: int) -> Occupied:
@@ -288,7 +288,7 @@ class RunFolder:
         )
 
     def tree(self) -> Tree:
-        """Read all public places."""
+        """Read all public places as a tree."""
         return read_places(self.places.path("all"), self.spec)
 
     def rebuild_places(self, geography: Any = None) -> None:
@@ -320,7 +320,7 @@ class RunFolder:
         return tree
 
     def branch(self, part: PlacePart) -> Branch:
-        """Read the places of a part."""
+        """Read the public places of a part."""
         layer = self.cut.layers[part.layer]
         levels = [level.name for level in self.spec.levels][layer.top : layer.bottom + 1]
         held = load_arrays(self.places.path(str(part)))
@@ -331,13 +331,13 @@ class RunFolder:
         return Branch(tree, held["starts"])
 
     def write_branches(self, tree: Tree, cut: Cut) -> None:
-        """Write the places of every part that lacks them."""
+        """Write the public places of every part that lacks the file."""
         for layer, parts in zip(cut.layers, cut.parts):
             for part in parts:
                 self.write_branch(tree, layer, part)
 
     def write_branch(self, tree: Tree, layer: Layer, part: PlacePart) -> None:
-        """Write the places of a part."""
+        """Write the public places of a part."""
         first, last = layer.edges[part.number : part.number + 2]
         places = tree.branch(layer.top, first, last, layer.bottom)
         starts = [tree.starts(layer.top, level)[first] for level in range(layer.top, layer.bottom + 1)]
@@ -351,7 +351,7 @@ class RunFolder:
 
     @cached_property
     def _one_place(self) -> Cells:
-        """Return the cells of one place on every level."""
+        """Return the cells of a tree with one place on every level."""
         return cells_of_sizes(self.spec, [1] * len(self.spec.levels))
 
     def cells(self, branch: Branch) -> Cells:
@@ -362,38 +362,38 @@ class RunFolder:
 
     @cached_property
     def released(self) -> tuple[Margin, ...]:
-        """Return the released tables."""
+        """Return the margins of the released tables."""
         if isinstance(self._one_place, FamilyCells):
             return published(build_constraints(self.spec, self._one_place))
         attributes = tuple(a.name for a in self.spec.attributes)
         return tuple(Margin(level.name, attributes) for level in self.spec.levels)
 
     def released_by(self, layer: int) -> list[tuple[str, Margin]]:
-        """Return the tables that the parts of a layer settle."""
+        """Return the numbers and margins of the released tables that the parts of a layer write."""
         levels = {self.spec.levels[level].name for level in self.cut.settled(layer)}
         return [(f"{i:02d}", margin) for i, margin in enumerate(self.released) if margin.level in levels]
 
     def headers_of(self, layer: int) -> tuple[Measured, ...]:
-        """Return the headers that the parts of a layer measure."""
+        """Return the headers of the margins that the parts of a layer measure."""
         levels = {self.spec.levels[level].name for level in self.cut.levels(layer)}
         return tuple(h for h in self.headers if h.margin.level in levels)
 
 
 def remove_plan(path: Path) -> None:
-    """Remove the rest of a run."""
+    """Remove the plan and the empty folder of a run."""
     (path / PLAN).unlink(missing_ok=True)
     path.rmdir()
 
 
 @lru_cache(1)
 def _spec_of(text: str) -> Spec:
-    """Return the parsed spec, cached: parsing takes longer than many tasks."""
+    """Return the spec in a text, from a cache, because parsing takes longer than many tasks."""
     return parse_spec(text)
 
 
 @lru_cache(1)
 def _database(path: Path) -> Any:
-    """Return a cached DuckDB connection, slow to open, which keeps nothing of what it read."""
+    """Return a DuckDB connection from a cache, because opening is slow; it keeps no data."""
     return connect(folders=[path], threads=1, enable_external_file_cache="false")
 
 
@@ -402,7 +402,7 @@ def _digest(plan: Mapping[str, Any]) -> str:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray]) -> None:
-    """Write named arrays to one file."""
+    """Write named arrays to one new file."""
     held: dict[str, NDArray] = {}
     for name, array in arrays.items():
         if array.dtype == object:
@@ -416,7 +416,7 @@ def save_arrays(path: Path, arrays: Mapping[str, NDArray]) -> None:
 
 
 def load_arrays(path: Path) -> dict[str, NDArray]:
-    """Read named arrays."""
+    """Return the named arrays in a file."""
     with np.load(path) as file:
         held = dict(file)
     for name in [name for name in held if name.startswith(_LENGTHS)]:

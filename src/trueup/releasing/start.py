@@ -1,4 +1,4 @@
-"""Start of a run by parts: all public information is written before a confidential count is read."""
+"""Start of a run by parts: all public information is written before confidential counts are read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MIN_WORKER_BYTES = 50_000_000
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a run's execution, which do not affect released counts.
+    """Settings of the execution of a run, which do not affect released counts.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Settings:
 
     @classmethod
     def of(cls, executor: Executor, most: int | None, tree: Tree, memory: int | None = None) -> Settings:
-        """Return the settings of an executor and the options; the executor's own memory limit comes first."""
+        """Return the settings from options and the executor; a memory limit of the executor takes precedence."""
         memory, each, driver = executor.memory or memory, executor.worker_memory, driver_bytes(tree)
         if each and executor.beside_driver and executor.workers == 1:
             memory, each = each, None  # the only worker is the driver itself
@@ -71,7 +71,7 @@ class Settings:
         return cls(total, executor.workers, most, each, driver if executor.beside_driver else 0)
 
     def places(self, cells: int, answers: int) -> int:
-        """Return how many places fit in a worker's share of the memory.
+        """Return the number of places for which a worker's share of the memory suffices.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class Settings:
 
 
 def place_bytes(cells: int, answers: int) -> int:
-    """Return the approximate bytes that a task needs for each place."""
+    """Return the approximate memory (bytes) that a task needs for each place."""
     return 8 * (5 * cells + 3 * answers)
 
 
@@ -116,7 +116,7 @@ def begin(
     *,
     take_over: bool = False,
 ) -> RunFolder | None:
-    """Write all public information of a run to its folder.
+    """Write all public information of a run into its folder.
 
     None if the release stands in the target already, committed under the account's key.
 
@@ -173,7 +173,7 @@ def _settings_out(settings: Settings) -> dict[str, int | None]:
 
 
 def cut_anew(folder: RunFolder, executor: Executor) -> None:
-    """Divide a run's places again for other workers or memory, before anything is drawn.
+    """Divide the places of a run again, for other workers or memory, before anything is drawn.
 
     What was tabulated by the old parts goes first, so that a kill in between leaves a run that tabulates again.
 
@@ -198,12 +198,12 @@ def cut_anew(folder: RunFolder, executor: Executor) -> None:
 
 
 def account_out(account: Account) -> dict[str, str | None]:
-    """Return the analyst and the ledger's identifier, without its address."""
+    """Return the analyst, the key and the ledger's identifier, without the ledger's address."""
     return {"ledger": account.ledger.state().ledger, "analyst": account.analyst, "key": account.key}
 
 
 def run_path(out: Path) -> Path:
-    """Return the folder of a run towards a target."""
+    """Return the path of the run folder that belongs to an output path."""
     out = out.absolute()  # workers may stand elsewhere
     return out.with_name(f"{out.name}.run")
 
@@ -214,7 +214,7 @@ _BEGUN = {"confidential", "owner", "places", "spec.toml"}
 
 @contextmanager
 def _new(path: Path, take_over: bool) -> Iterator[RunFolder]:
-    """Create and hold the folder of a run."""
+    """Create the folder of a run, and hold it during the block."""
     folder = RunFolder(path)
     if path.is_symlink():
         refuse_occupied(path)
@@ -244,14 +244,14 @@ def _refuse_begun(path: Path) -> None:
 
 
 def _empty(path: Path) -> None:
-    """Remove the files of an abandoned run that had not begun."""
+    """Remove the files of an abandoned run in which drawing had not begun."""
     for name in ("confidential", "places"):  # its places may be those of another cut
         shutil.rmtree(path / name, ignore_errors=True)
     path.chmod(0o700)
 
 
 def finish_removed(out: Path) -> None:
-    """Finish the interrupted removal of a target's run folder, which is no longer needed."""
+    """Complete the interrupted removal of the run folder that belongs to an output path."""
     gone = run_path(out).with_name(run_path(out).name + REMOVED)
     if is_own(gone):
         with owning(gone):

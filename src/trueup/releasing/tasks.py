@@ -1,4 +1,4 @@
-"""Tasks on one part of the places: exact sums, measurements, and both passes of reconciliation, up and down.
+"""Tasks on one part of the places: exact sums, measurement, and upward and downward reconciliation.
 
 A task is a frozen dataclass that pickles to a few kilobytes. It finds what it needs in the run folder, commits what it
 makes to a part there, and does nothing where that part stands already: it may be carried out again, or twice at once.
@@ -62,7 +62,7 @@ class Task(ABC):
     path: Path
 
     def __call__(self, part: PlacePart) -> Work:
-        """Carry out the task, unless it was done before."""
+        """Carry out the task on a part, unless it was done before; return the time and memory used."""
         start, used = time.perf_counter(), time.process_time()
         folder = RunFolder(self.path)
         if not self.done(folder, part):
@@ -71,22 +71,22 @@ class Task(ABC):
 
     @abstractmethod
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
-        """Return True if the task's last part is committed."""
+        """Return True if the last file that the task commits for a part exists."""
 
     @abstractmethod
     def work(self, folder: RunFolder, part: PlacePart) -> None:
-        """Carry out the task."""
+        """Carry out the task on a part."""
 
 
 class PartTotal(Task):
-    """The task of checking a part's confidential counts and summing them at its roots."""
+    """The task of checking the confidential counts of a part, and of summing them at the part's roots."""
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
-        """Return True if the roots' sums are committed."""
+        """Return True if the sums at a part's roots are committed."""
         return folder.sums.find(str(part)) is not None
 
     def work(self, folder: RunFolder, part: PlacePart) -> None:
-        """Commit the roots' sums."""
+        """Commit the exact counts at a part's roots."""
         branch = folder.branch(part)
         cells, held = folder.cells(branch), _confidential_counts(folder, part)
         counts = _exact(cells, branch, held)
@@ -99,14 +99,14 @@ class PartTotal(Task):
 
 
 class Measure(Task):
-    """The task of drawing a part's noise, of which exactly one draw is committed."""
+    """The task of drawing the noise of a part; exactly one draw is committed."""
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
-        """Return True if measurements are committed; raise BundleError if they were, and are lost."""
+        """Return True if the measurements of a part are committed; raise BundleError if they were, and are lost."""
         return folder.draws.find(str(part)) is not None
 
     def work(self, folder: RunFolder, part: PlacePart) -> None:
-        """Commit the measurements."""
+        """Draw the noise of a part and commit the measurements."""
         branch, headers = folder.branch(part), folder.headers_of(part.layer)
         cells = folder.cells(branch)
         guarantee = guarantee_in(folder.plan["guarantee"])
@@ -129,7 +129,7 @@ class _Reconciling(Task):
 
     @property
     def ways(self) -> tuple[Callable[..., Any], Callable[..., Settlement], Any]:
-        """Return the upward pass, the downward pass, and the kind of summary between segments."""
+        """Return the functions for the upward and the downward pass, and the class of summaries between parts."""
         if isinstance(self.plan, FamilyPlan):
             return FamilySegment.up, FamilySegment.down, FamilySummary
         if isinstance(self.plan, JoinedPlan):
@@ -137,7 +137,7 @@ class _Reconciling(Task):
         return up, down, Summary
 
     def given(self, folder: RunFolder, part: PlacePart) -> tuple[Branch, Any, Answers, Any]:
-        """Return the inputs of both passes: places, measurements, and estimates from below."""
+        """Return the inputs of both passes: places, measurements, and estimates from the parts below."""
         branch, layer = folder.branch(part), folder.cut.layers[part.layer]
         spine = Spine(branch.tree.child_ptr, branch.tree.sizes[0])
         firsts, summary = tuple(branch.starts.tolist()), self.ways[-1]
@@ -154,14 +154,14 @@ class _Reconciling(Task):
 
 
 class Up(_Reconciling):
-    """The task of estimating a part's roots from its measurements and those below."""
+    """The task of estimating the counts at a part's roots from measurements of the part and of the parts below."""
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
-        """Return True if the estimates are committed."""
+        """Return True if the estimates of a part are committed."""
         return folder.estimates.find(str(part)) is not None
 
     def work(self, folder: RunFolder, part: PlacePart) -> None:
-        """Commit the estimates."""
+        """Compute and commit the estimates of a part."""
         _, segment, answers, below = self.given(folder, part)
         summary = self.ways[0](segment, answers, below)
         folder.estimates.commit(str(part), lambda path: save_arrays(path, summary.arrays()))
@@ -169,18 +169,18 @@ class Up(_Reconciling):
 
 @dataclass(frozen=True)
 class Down(_Reconciling):
-    """The task of settling a part below its roots and writing its tables."""
+    """The task of reconciling a part's counts, given those of its roots, and of writing the tables."""
 
     seed: int
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
-        """Return True if the part has written its tables, its report, and the counts that the parts below it start from."""
+        """Return True if a part has committed its tables, its report, and the counts for the parts below."""
         tables = (folder.tables.find(f"{number}-{part}") for number, _ in folder.released_by(part.layer))
         below = part.layer == len(folder.cut.layers) - 1 or folder.settled.find(f"leaves-{part}")
         return bool(folder.settled.find(f"report-{part}") and below and all(tables))
 
     def work(self, folder: RunFolder, part: PlacePart) -> None:
-        """Commit the tables, the leaves for the parts below, and the report."""
+        """Reconcile a part; commit its tables, the counts of its leaves for the parts below, and a report."""
         branch, segment, answers, below = self.given(folder, part)
         cells, headers = folder.cells(branch), folder.headers_of(part.layer)
         above = _above(folder, part, tables_beside(cells, 0)[-1][1].stop) if part.layer else None
@@ -228,7 +228,7 @@ Gaps = Sequence[tuple[Measured, NDArray]]
 def refuse_broken_rules(
     folder: RunFolder, cells: Cells, top: int, tables: Mapping[int, NDArray], gaps: Gaps
 ) -> None:
-    """Check a part's settled tables against every rule.
+    """Check the reconciled tables of a part against every rule; raise an error if one is broken.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def _adds_up(cells: Cells, top: int, tables: Mapping[int, NDArray], level: int) 
 
 
 def _finest_counts(cells: Cells, top: int, tables: Mapping[int, NDArray]) -> NDArray:
-    """Return the counts (n,) of a part's finest cells."""
+    """Return the counts (n,) of the finest cells of a part."""
     lasts = ((len(table.tree.levels) - 1, table) for table, _ in tables_beside(cells, 0))
     columns = (
         (level, next(at for one, at in tables_beside(cells, level) if one is table)) for level, table in lasts
@@ -274,7 +274,7 @@ def _finest_counts(cells: Cells, top: int, tables: Mapping[int, NDArray]) -> NDA
 
 
 def _margin_sums(cells: Cells, level: int, table: NDArray, margin: Margin) -> NDArray:
-    """Return the sums `(places, groups)` of a margin from the tables of a level."""
+    """Return the sums `(places, groups)` of a margin, given the table of a level."""
     held = cells.holding(margin)
     one, columns = next((one, at) for one, at in tables_beside(cells, level) if one is held)
     return marginalise(table[:, columns], marginal_in(one, margin))
@@ -283,7 +283,7 @@ def _margin_sums(cells: Cells, level: int, table: NDArray, margin: Margin) -> ND
 def _released_minus_measured(
     cells: Cells, top: int, tables: Mapping[int, NDArray], headers: Sequence[Measured], answers: Answers
 ) -> Gaps:
-    """Return every header with released minus measured counts `(places, groups)`."""
+    """Return, for every header, the released counts minus the measured ones `(places, groups)`."""
     found = []
     for level, measured in enumerate(answers):
         own = [h for h in headers if h.margin.level == cells.tree.levels[level]]
@@ -294,7 +294,7 @@ def _released_minus_measured(
 
 
 def _of_counted(cells: Cells, header: Measured, table: NDArray) -> NDArray:
-    """Return the groups of a margin `(places, groups)` that its header measures."""
+    """Return those groups `(places, groups)` of a margin that a header measures."""
     if not header.margin.where:
         return table
     own = header.at(cells).groups
@@ -302,13 +302,13 @@ def _of_counted(cells: Cells, header: Measured, table: NDArray) -> NDArray:
 
 
 def _squares(header: Measured, gap: NDArray) -> dict[str, Any]:
-    """Return how many counts a header has, and the sum of squared adjustments (counts squared)."""
+    """Return the number of counts of a header, and the sum of squared adjustments (counts squared)."""
     squares = float((gap**2.0).sum())
     return {"query": header.query, "level": header.margin.level, "counts": gap.size, "squares": squares}
 
 
 def _confidential_counts(folder: RunFolder, part: PlacePart) -> Occupied:
-    """Return the confidential counts of a part's last level."""
+    """Return the confidential counts of a part at the last level."""
     if part.layer == len(folder.cut.layers) - 1:
         return folder.occupied(part.number)
     parts = [Occupied(**load_arrays(folder.sums.path(str(b)))) for b in folder.cut.below(part)]
@@ -316,7 +316,7 @@ def _confidential_counts(folder: RunFolder, part: PlacePart) -> Occupied:
 
 
 def _exact(cells: Cells, branch: Branch, held: Occupied) -> NDArray[np.int64]:
-    """Return the counts `(n,)` of a part's cells."""
+    """Return the exact counts `(n,)` of all cells of a part."""
     index = (held.place - branch.starts[-1]) * prod(cells.shape[1:]) + held.cell
     if isinstance(cells, FamilyCells):
         return cells.tally(index, held.count)
@@ -326,7 +326,7 @@ def _exact(cells: Cells, branch: Branch, held: Occupied) -> NDArray[np.int64]:
 
 
 def _at_roots(branch: Branch, held: Occupied) -> Occupied:
-    """Sum the counts of a part's last level at its roots."""
+    """Return the counts of a part's last level, summed at the part's roots."""
     above = branch.tree.ancestors(len(branch.tree.levels) - 1, 0)[held.place - branch.starts[-1]]
     pairs, index = np.unique(np.stack([above, held.cell.astype(np.int64)]), axis=1, return_inverse=True)
     totals = np.zeros(pairs.shape[1], np.int64)
@@ -335,13 +335,13 @@ def _at_roots(branch: Branch, held: Occupied) -> Occupied:
 
 
 def _occupied(table: NDArray, first: int = 0) -> Occupied:
-    """Return the nonzero cells of `(places, n)`, with positions counted from `first`."""
+    """Return the nonzero cells of a table `(places, n)`, with places counted from `first`."""
     place, cell = np.nonzero(table)
     return Occupied(np.int64(first) + place, cell.astype(np.int32), table[place, cell].astype(np.int64))
 
 
 def _answers(folder: RunFolder, part: PlacePart, branch: Branch) -> list[list[NDArray]]:
-    """Return a part's measurements per level and header `(places, groups)`."""
+    """Return the measurements `(places, groups)` of a part, as a list by level and header."""
     cells = folder.cells(branch)
     headers = [h.at(cells) for h in folder.headers_of(part.layer)]
     values = read_measured(folder.measured.path(str(part)), cells, headers, folder.database)
@@ -351,7 +351,7 @@ def _answers(folder: RunFolder, part: PlacePart, branch: Branch) -> list[list[ND
 
 
 def _above(folder: RunFolder, part: PlacePart, cells: int) -> NDArray[np.int64]:
-    """Return the settled tables of a part's roots from the part above."""
+    """Return the counts (roots, n) of a part's roots, which the part above has reconciled."""
     first, last = folder.cut.layers[part.layer].edges[part.number : part.number + 2]
     held = Occupied(**load_arrays(folder.settled.path(f"leaves-{folder.cut.above(part)}")))
     rows = slice(*np.searchsorted(held.place, [first, last]).tolist())
