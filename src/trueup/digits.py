@@ -72,7 +72,7 @@ def rational(value: object, what: str = "value") -> Fraction:
     Parameters
     ----------
     value
-        What was given. A float is refused, because 0.1 is not one tenth: write `"0.1"`.
+        The given value. A float is refused, because 0.1 is not one tenth: write `"0.1"`.
     what
         Its name, for the error.
 

@@ -24,11 +24,11 @@ class TrueupError(ValueError):
     Parameters
     ----------
     given
-        What was given, by its label.
+        Words for what was given, by its label.
     needed
-        What is needed instead.
+        Words for what is needed instead.
     remedy
-        What to do about it.
+        Words for what to do about it.
     about
         The topic of the question that refusing a confidential table answers; see `trueup.ledger.questions`.
 

@@ -110,13 +110,13 @@ def judge_chain(
     spread
         Scale of those that chains start from. At 0, or near it, all start at the mode, and pairs meet before they have left it.
     lag
-        How many steps the first chain of a pair is ahead; a bound that changes with it needs a longer one.
+        Number of steps by which the first chain of a pair is ahead; a bound that changes with it needs a longer one.
     pairs, steps
         Coupled pairs, and the steps after which they, and the chains, are stopped.
     moves
         (d, n) whole vectors along which the chain jumps: a basis of all whole v with `A v = 0`; by default a short one.
     rng
-        Where the simulation comes from.
+        Random generator of the simulation.
 
     Raises
     ------
@@ -235,8 +235,7 @@ class _Chain:
         return (drawn[0] - drawn[1]).astype(np.int64)
 
     def _coupled(self, jumps: Integers, apart: Integers) -> Integers:
-        """Draw the jumps of paired chains so that both land on the same point as often as possible (Thorisson's coupling).
-        """
+        """Draw the jumps of paired chains so that both land on the same point as often as possible (Thorisson's coupling)."""
         log = -self.rng.standard_exponential(jumps.shape)
         together = jumps + apart
         out = np.where(log <= (np.abs(jumps) - np.abs(together)) / self.jump, together, 0)

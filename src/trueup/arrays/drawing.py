@@ -51,7 +51,7 @@ def sample(
     law
         A law of one count, or joint noise.
     size
-        How many, or a shape. Of joint noise each is a vector `(n,)`.
+        Number of values, or a shape. If the law is joint, each value is a vector `(n,)`.
     rng
         For simulations: the same state gives the same draws. Without it they are made from the operating system's entropy, as a
         release needs; there is no seed then.

@@ -50,13 +50,13 @@ class FeasiblePart:
     how
         Words on how they are drawn and what is known of the loss.
     rate
-        Of `exp(-rate |x - y|_1)`.
+        Rate of the law `exp(-rate |x - y|_1)`.
     draw
         `draw(x, count, words)`: feasible counts `(count, k)` given the part's own.
     mean
         The mean of what is drawn given x; None where it is not known.
     constant
-        Whether the normaliser is the same for all counts, so that the law of y given x is a product over cells.
+        True if the normaliser is the same for all counts, so that the law of y given x is a product over cells.
     widest, reach
         The largest noise of a cell; `reach(p)`, the noise that a cell exceeds with a probability of at most p.
     """

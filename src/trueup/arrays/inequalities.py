@@ -87,7 +87,7 @@ def posterior_of_counts(
     lower, upper
         Bounds of the counts, (n,) or one; equal ones fix a count.
     draws, rng
-        How many, and where they come from.
+        Number of draws, and their random generator.
 
     Raises
     ------

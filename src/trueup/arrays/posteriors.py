@@ -77,7 +77,7 @@ def posterior_of_tree(
     laws
         Noise of all nodes, or of each: None where a node is not measured, `trueup.noise.Exact()` where its value is exact.
     nonnegative
-        Whether counts are known not to be negative.
+        True if counts are known not to be negative.
     tolerance
         Largest posterior mass that tables may leave out.
 
@@ -222,9 +222,9 @@ def posterior_of_released(
     release
         `mode` (Wang and Reiter; Wang's Algorithm 3) or `sample`, a multinomial draw.
     total
-        How the release estimated the total: from its own noisy count, or from the sum of the parts as well.
+        The release's estimate of the total: from its own noisy count, or from the sum of the parts as well.
     algorithm
-        Of a draw: 1 redraws weights from posteriors, 2 takes noisy counts.
+        Algorithm of a multinomial draw: 1 redraws weights from posteriors, 2 takes noisy counts.
 
     Raises
     ------

@@ -51,7 +51,7 @@ def project(
     A, b
         Equalities, (m, n) dense or sparse, and (m,). Rows may depend on each other.
     nonnegative
-        Whether counts must not be negative.
+        True if counts must not be negative.
     weights
         (n,) or one: 1 / variance of each count; of its absolute deviation with `norm = "l1"`.
     lower, upper

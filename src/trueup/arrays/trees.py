@@ -99,9 +99,9 @@ def reconcile_tree(
     variances
         (n,) or one, counts squared: 0 where the value is exact, infinite where there is none.
     nonnegative
-        Whether counts must not be negative.
+        True if counts must not be negative.
     whole
-        Whether the result is whole: each count the floor or the ceiling of its real one, still additive.
+        True for a whole result: each count is the floor or the ceiling of its real one, still additive.
 
     Returns
     -------
@@ -194,7 +194,7 @@ def project_table(
     variances
         Table of variances (counts squared); equal by default.
     nonnegative, whole, seconds
-        As in `project`.
+        The parameters of `project`.
 
     Raises
     ------

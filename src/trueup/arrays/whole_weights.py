@@ -58,9 +58,9 @@ class CellSums:
     Attributes
     ----------
     small
-        Whether the tables are; if not they are not finished.
+        True if the tables are small enough; otherwise they are not finished.
     widths
-        Of the bounds of each cell.
+        Distance between the bounds of each cell.
     behind
         For each cell, the last one first: `(sums, width + 1)` the place of what is left among the sums of the next one.
     """

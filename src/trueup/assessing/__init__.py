@@ -73,14 +73,14 @@ def assess(
     Parameters
     ----------
     spec
-        What is measured, under which laws: a spec, the path of one, or a Problem; its own method and budgets are the defaults.
+        The spec of the release: a spec, the path of one, or a Problem; its own method and budgets are the defaults.
     truth
         True or pseudo-true counts: a table (a path, a dataframe, a DuckDB relation) or a Release.
     geography
         The public list of places; not needed with a Problem, with a release, or where the spec declares the table's keys
         public.
     replicates
-        How many times noise is drawn; every method and budget sees the same draws.
+        Number of times that noise is drawn; every method and budget sees the same draws.
     methods
         Methods of reconciliation: names, `(name, parameters)` or methods. The first one is what the others are
         compared with; by default the spec's alone. Of these and the lists below, one may be given as it is.
@@ -96,7 +96,7 @@ def assess(
     level
         Probability that intervals claim, as a number or as text: `"90%"`.
     comparators
-        What agencies use today, without a formal guarantee: `cell-key`, `random-rounding`, `rounded`, `suppressed`,
+        Methods of agencies without a formal guarantee: `cell-key`, `random-rounding`, `rounded`, `suppressed`,
         `swapping`, each `(name, parameters)`; every table is made apart, and how far parts miss it is told.
     released
         Somebody's released counts, a table in the layout of the truth: its errors are told beside the methods'.
@@ -107,7 +107,7 @@ def assess(
     public_truth
         Declares the truth public. Otherwise the assessment is confidential: all its figures are functions of it.
     seed
-        Of the simulated noise; equal arguments give equal figures, whatever `workers`.
+        Seed of the simulated noise; equal arguments give equal figures, whatever `workers`.
     workers
         Processes.
     progress

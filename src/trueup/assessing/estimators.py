@@ -58,8 +58,7 @@ class Published:
         return self.simulate() if self.simulate else None
 
     def measured(self, margin: Margin) -> tuple[Measured, NDArray] | None:
-        """Return the header and values `(b, groups)` of the first query that measured all groups of a margin; None if none did.
-        """
+        """Return the header and values `(b, groups)` of the first query that measured all groups of a margin, or None."""
         for header, values in zip(self.headers, split(self.values, self.headers, self.cells)):
             whole = header.groups is None and not header.exact
             if whole and canonical(self.cells, header.margin) == margin:
@@ -83,8 +82,7 @@ class IntervalRule(ABC):
 
     @abstractmethod
     def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
-        """Return lower and upper ends `(b, groups)` of intervals for reconciled counts; None if the rule has no intervals.
-        """
+        """Return lower and upper ends `(b, groups)` of intervals for reconciled counts; None if the rule has no intervals."""
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,9 @@ class Done:
     Attributes
     ----------
     replicates, blocks
-        How many.
+        Numbers of finished replicates and blocks.
     sums
-        By the positions of budget and method, and by margin.
+        Sums by position of budget, position of method, and margin.
     versus
         Differences in class means between a method and the first one, on the same noise.
     """
@@ -71,15 +71,15 @@ class Simulation:
     thresholds
         Limits (counts) by margin and name.
     seed
-        Of the whole assessment.
+        Seed of the whole assessment.
     kept
-        How many replicates' errors are kept for quantiles of single groups, by margin.
+        Number of replicates whose errors are kept for quantiles of single groups, by margin.
     shares
-        What share of every block each method sees.
+        Share of every block that each method sees.
     additivity
-        Whether it is told how far the published parts of every count miss it.
+        True to record the distance of every count from the sum of its published parts.
     linked
-        Of two linked tables what their ratio is called, such as `person per household`.
+        Name of the ratio of two linked tables, such as `person per household`; empty for one table.
     """
 
     cells: Cells
@@ -146,8 +146,7 @@ def _compare(means: Mapping[Key, NDArray], first: Mapping[Key, NDArray]) -> dict
 
 
 def _missed(cells: Cells, margin: Margin, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:
-    """Return counts minus sums of parts `(b, groups)` in the next finer table; empty for the finest table.
-    """
+    """Return counts minus sums of parts `(b, groups)` in the next finer table; empty for the finest table."""
     finer = [m for m in tables if m != margin and cells.contains(margin, m)]
     if not finer:
         return {}

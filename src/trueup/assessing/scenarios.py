@@ -152,7 +152,7 @@ class Compared:
     estimators
         For each budget, every method prepared.
     intervals
-        What each interval rule claims.
+        Claim of each interval rule.
     """
 
     scenarios: tuple[Scenario, ...]

@@ -258,7 +258,7 @@ def single_counts(tally: Tally, kept: int) -> Figures:
     Parameters
     ----------
     kept
-        From how many of the first replicates quantiles are taken; 0 for none.
+        Number of first replicates from which quantiles are taken; 0 for none.
     """
     found: dict[Key, tuple[NDArray, NDArray]] = {}
     for key, moments in tally.cells.items():
@@ -291,8 +291,7 @@ def _of_errors(moments: Moments) -> dict[Key, tuple[NDArray, NDArray]]:
 
 
 def _share(moments: Moments) -> tuple[NDArray, NDArray]:
-    """Return a share and its Monte Carlo error after adding one success and one failure, so that it is never zero.
-    """
+    """Return a share and its Monte Carlo error after adding one success and one failure, so that it is never zero."""
     n, share = moments.count, moments.mean
     likely = (n * share + 1) / (n + 2)
     return share, np.sqrt(likely * (1 - likely) / n)

@@ -32,11 +32,11 @@ class Truth:
     cells, counts
         The cells and their `(n,)` counts.
     public
-        Whether they are public.
+        True if the counts are public.
     sentence
-        What they are.
+        Sentence on what the counts are.
     limit
-        How many records a unit kept, and how many were dropped, where the spec sets a limit on records that were read.
+        The limit on each unit's records with the number dropped, if the spec limits records that were read.
     """
 
     cells: Cells
@@ -126,7 +126,7 @@ def made_up_truth(
     cells
         About so many finest cells: of more, some places are chosen at random with all below them.
     seed
-        Of the population and of the choice of places.
+        Seed of the population and of the choice of places.
 
     Returns
     -------

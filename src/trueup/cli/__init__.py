@@ -188,7 +188,7 @@ def say_resume(command: str) -> None:
 
 
 def _leave(text: str, code: int, error: TrueupError | None = None) -> NoReturn:
-    """Exit with a message, as text on standard error or as one JSON object on standard output."""
+    """Exit with a message on standard error and, with `--json`, as one JSON object on standard output."""
     if "--json" in sys.argv:
         parts: dict[str, Any] = {"resume": _RESUME[-1]} if _RESUME else {}
         parts |= {"given": error.given, "needed": error.needed, "remedy": error.remedy} if error else {}

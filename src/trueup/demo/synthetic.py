@@ -77,7 +77,7 @@ def made_up_shapes(codes: Sequence[str], lengths: Sequence[int], name: str) -> d
     Parameters
     ----------
     codes
-        Of the finest places: the more begin with a code, the larger is its shape.
+        Codes of the finest places: the more begin with a code, the larger is its shape.
     lengths
         Characters of the codes of each level, coarse to fine; places of the last have shapes.
     name

@@ -43,11 +43,11 @@ def connect(*, files: Iterable[str | Path] = (), folders: Iterable[str | Path] =
     Parameters
     ----------
     files
-        What it may read.
+        Files that it may read.
     folders
-        Where it may read and write.
+        Folders in which it may read and write.
     settings
-        Of DuckDB, such as `threads`; none can be changed afterwards.
+        Settings of DuckDB, such as `threads`; none can be changed afterwards.
 
     Examples
     --------

@@ -41,9 +41,9 @@ class Owner:
     Attributes
     ----------
     folder
-        What it owns.
+        The folder that it owns.
     number
-        Of its record.
+        Number of its record.
     """
 
     folder: Path

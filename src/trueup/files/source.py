@@ -62,7 +62,7 @@ def as_frame(columns: Mapping[str, NDArray], library: str | None = None, *, know
     library
         `"pandas"`, `"polars"` or `"pyarrow"` (also `"arrow"`).
     known
-        Where none is named: the library of the table that the numbers come from. By default the first one installed.
+        Library used if none is named: that of the table from which the numbers come. By default the first one installed.
 
     Raises
     ------

@@ -159,7 +159,7 @@ class Sheet:
     Attributes
     ----------
     name
-        As Excel takes it: at most 31 characters, without `[]:*?/\\`.
+        Name that Excel accepts: at most 31 characters, without `[]:*?/\\`.
     columns
         Equally long columns by their headings; masked or NaN where a cell is empty.
     text

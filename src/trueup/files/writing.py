@@ -182,7 +182,7 @@ def write_parquet(
         The DuckDB connection that writes, which it must be allowed to, where several files are written; by default a
         fresh one.
     select
-        What is written of the columns, in SQL.
+        SQL that selects what is written from the columns.
     together
         Rows of a group, which share their lists of texts; by default DuckDB's own number.
 

@@ -39,13 +39,13 @@ def measure(
     Parameters
     ----------
     spec
-        What is measured and how: a Problem, a spec or the path of one.
+        The spec of the measurements: a Problem, a spec or the path of one.
     data
         The confidential table: a path, a dataframe or a DuckDB relation.
     geography
         The public list of places; not needed with a Problem, or where the spec declares the table's keys public.
     expect_rows
-        How many rows the table must hold; by default one at least.
+        Number of rows that the table must have; by default at least one.
 
     Returns
     -------
@@ -134,11 +134,11 @@ def simulate(problem: Problem, counts: NDArray[np.int64], rng: np.random.Generat
     Parameters
     ----------
     problem
-        What is measured, of which cells.
+        The spec with its cells.
     counts
         (n,) whole numbers in the order of the problem's cells.
     rng
-        Where the noise comes from: the same state gives the same record.
+        Random generator of the noise: the same state gives the same record.
 
     Raises
     ------

@@ -32,11 +32,11 @@ class AreaTable:
     Attributes
     ----------
     column
-        What the areas are called in targets.
+        Name of the areas in targets.
     names
         Their names, in order.
     area, leaf
-        Which area holds which place of the last level; areas may overlap.
+        Pairs of an area and a place of the last level in it; areas may overlap.
     by
         Attributes or recodes that are kept of them, where the areas alone do not say it.
     """
@@ -140,9 +140,9 @@ class Target:
     counts
         The margin of error that is wanted, in counts.
     confidence
-        How often, in per cent, the error must stay within it.
+        Probability, in per cent, with which the error must stay within it.
     mean
-        Whether the root mean square over the table is meant; otherwise every count of the table.
+        True for the root mean square over the table; False for every count of the table.
     """
 
     margin: Margin

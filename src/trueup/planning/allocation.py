@@ -35,7 +35,7 @@ class Priced:
     law
         The noise at cost `cost`; None if the table is not measured.
     cost
-        What the noise costs; zero for an exact table or one that costs nothing.
+        Privacy cost of the noise; zero for an exact table or one that costs nothing.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Reached:
     given
         The same with the spec's own budgets.
     place
-        Where it is largest.
+        Place at which the margin of error is largest.
     """
 
     target: Target
@@ -84,13 +84,13 @@ class Certificate:
     Attributes
     ----------
     gap
-        By what share any other division of these tables could at most be better (cheaper, or more accurate with
+        Largest share by which any other division of these tables could be better (cheaper, or more accurate with
         weights); None if that is not known.
     least
         A lower bound of the budget that meets the targets with these tables; None without targets.
     mechanisms
-        How many times the least budget of *any* mechanism that adds Gaussian noise to linear queries this budget is at
-        most; None if that is not known.
+        Upper bound on this budget divided by the least of *any* mechanism that adds Gaussian noise to linear queries;
+        None if that is not known.
     sentences
         The same in words, with what it rests on.
     """
@@ -123,11 +123,11 @@ class Allocation(ThreeLines):
     targets
         Every target with the margin of error to expect.
     certificate
-        How good the division is, and how that is known.
+        Statement on how good the division is, and how that is known.
     stats
-        What was made least, its value, and how much work it was.
+        Name and value of the figure that was minimised, and the amount of work.
     problem
-        What was planned for, where that is known.
+        Problem for which the plan was made, if known.
     """
 
     levels: tuple[str, ...]

@@ -100,7 +100,7 @@ class WeighedBound:
     share
         The share of all records that are left out.
     left_out, noise
-        By table: the records that a count misses on average, and the standard deviation of its noise (counts).
+        Records that a count misses on average, and standard deviation of its noise (counts), by table.
     """
 
     records: int
@@ -119,11 +119,11 @@ def weigh_bounds(problem: Problem, stated: RecordsOfUnits, units: int) -> tuple[
     Parameters
     ----------
     problem
-        Whose spec limits the records of a unit.
+        The problem, whose spec limits the records of a unit.
     stated
-        How many records units have.
+        Distribution of the number of records of a unit.
     units
-        How many units there are, about.
+        Approximate number of units.
 
     Examples
     --------

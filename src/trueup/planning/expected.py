@@ -49,7 +49,7 @@ class Expected:
     areas
         Areas off the hierarchy, where targets name them.
     fold
-        How structural zeros are taken out.
+        Map of attribute values that removes structural zeros.
     family
         The largest tables of a family: its full cross is the last table of `model`, measured with next to no precision.
 
@@ -122,7 +122,7 @@ class Expected:
         return kept
 
     def level(self, margin: Margin) -> int:
-        """Return the number of a table's level."""
+        """Return the position of a table's level in the hierarchy."""
         return self.cells.tree.level(margin.level)
 
     def marginal(self, margin: Margin) -> Marginal:

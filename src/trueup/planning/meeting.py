@@ -211,7 +211,7 @@ class Planner:
     Parameters
     ----------
     spec, geography
-        As for `plan`; a `Problem` needs no geography.
+        The parameters of `plan`; a `Problem` needs no geography.
 
     Raises
     ------
@@ -264,9 +264,9 @@ class Planner:
         Parameters
         ----------
         targets, total
-            As for `plan`; at least one target.
+            The parameters of `plan`; at least one target.
         quick
-            To be within 5 % of the least budget is enough, and no bound over other mechanisms is sought.
+            True if a budget within 5 % of the least is enough, and no bound over other mechanisms is needed.
 
         Raises
         ------

@@ -284,7 +284,7 @@ def least_error(price: Reals, evaluate: Evaluate) -> tuple[Reals, float, float]:
     Parameters
     ----------
     evaluate
-        From precisions (k,) to the sum (1,), minus its derivatives (1, k).
+        Function of precisions (k,) that returns the sum (1,), and its derivatives with opposite sign (1, k).
 
     Returns
     -------

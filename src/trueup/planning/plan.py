@@ -55,10 +55,10 @@ def plan(
     geography
         The public list of places; confidential counts are never read.
     total
-        What is divided. By default with targets the least that meets them, with weights what the spec spends. As text an
+        The budget. By default with targets the least that meets them, with weights what the spec spends. As text an
         epsilon at a delta, such as `"8@1e-10"`: the largest total whose exact privacy loss is within it.
     weights
-        What one count squared of mean error variance of a table is worth, 1 where not named.
+        Value of one count squared of a table's mean error variance, 1 where not named.
     targets
         Margins of error (counts) that tables may have, as `"county=10@95%"` or `{"county": "10@95%"}`: of
         every count of the table (`"mean:county=10"`: of their root mean square), at 90 % where no percentage is given.
@@ -208,7 +208,7 @@ def plan_at_delta(
     wanted
         The epsilon and the delta.
     total
-        Where to begin, in the currency of the spec.
+        Total from which the search begins, in the currency of the spec.
     plan
         Divides a total.
 

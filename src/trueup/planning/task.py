@@ -1,4 +1,4 @@
-"""A spec prepared for planning: tables, prices, and targets or weights."""
+"""A spec prepared for planning: tables, privacy costs, and targets or weights."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Findings:
 
 @dataclass(frozen=True, eq=False)
 class PlanningTask:
-    """A spec prepared for planning: tables, costs, and targets or weights."""
+    """A spec prepared for planning: tables, privacy costs, and targets or weights."""
 
     problem: Problem
     expected: Expected

@@ -47,7 +47,7 @@ class Loss:
     rho
         Sum of the losses stated in zCDP rho.
     converted
-        What the losses stated in epsilon amount to in rho, each on its own: sum of epsilon^2 / 2.
+        Sum of epsilon^2 / 2 over the losses stated in epsilon: what they amount to in rho.
     delta
         Sum of the deltas.
 
@@ -182,11 +182,11 @@ class NoisePart:
     Attributes
     ----------
     law
-        Of the noise.
+        Law of the noise.
     cost
-        What it costs.
+        Privacy cost of the noise.
     cells, each
-        How many counts move, each by at most this much; no counts where that is not known.
+        Number of counts that change, and the largest change of each; no counts where that is not known.
 
     Examples
     --------

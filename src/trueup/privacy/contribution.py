@@ -40,11 +40,11 @@ class Contribution:
     Attributes
     ----------
     cells
-        To at most this many counts.
+        Largest number of counts to which the unit contributes.
     each
         At most this much to each of them (counts).
     exact
-        Whether every unit contributes exactly one to exactly one count, as where the cells
+        True if every unit contributes exactly one to exactly one count, as where the cells
         partition the units: only then do all databases of one size share a single total.
 
     Raises
@@ -82,9 +82,9 @@ class Contribution:
         Parameters
         ----------
         relation
-            Which databases are neighbours.
+            Relation that says which databases are neighbours.
         cells
-            How many counts of the query neighbours need not share; where they share all, nothing moves.
+            Number of counts of the query that neighbours need not share; if they share all, nothing changes.
 
         Raises
         ------
@@ -130,7 +130,7 @@ class Records:
     Attributes
     ----------
     records
-        How many records a unit holds at most.
+        Largest number of records of a unit.
 
     Raises
     ------

@@ -64,9 +64,9 @@ class Log:
     before
         Called before each stage; what it raises ends the run.
     entries, notes
-        What each stage took, in every attempt, and what else is to be known of the run.
+        Time and memory of each stage in every attempt, and other notes on the run.
     attempt
-        Of a run that goes on, from 1.
+        Number of this attempt at the run, from 1.
     """
 
     watch: Watch = quiet

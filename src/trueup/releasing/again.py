@@ -98,9 +98,9 @@ def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) 
     folder
         The bundle, or the assessment.
     publish
-        Whether the page is for others to read.
+        True if the page is for others to read.
     options
-        Of `trueup.report`: `level`, `shapes`.
+        Options of `trueup.report`: `level`, `shapes`.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def assess_table(
     Parameters
     ----------
     spec, truth, geography
-        As for `trueup.assess`.
+        The parameters of `trueup.assess`.
     out
         A new folder: `internal/` holds a confidential assessment, `public/` one whose truth is public.
     watch
@@ -192,7 +192,7 @@ def reconcile_published(
     Parameters
     ----------
     spec, tables, geography
-        As `trueup.read_perturbed` takes them.
+        The parameters of `trueup.read_perturbed`.
     out
         A new folder.
     method

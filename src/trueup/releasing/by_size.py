@@ -94,7 +94,7 @@ class MarginsBySize:
     classes
         Every table's classes, in the order of size.
     note
-        What was simulated, or why nothing was.
+        Sentence on what was simulated, or why nothing was.
     """
 
     classes: tuple[SizeClass, ...]
@@ -153,7 +153,7 @@ def margins_by_size(
     Parameters
     ----------
     spec, geography, targets
-        As for `plan`.
+        The parameters of `plan`.
     progress
         Called as `progress(done, budgets)`.
 

@@ -168,11 +168,11 @@ def changes(
         A table of places that were split, merged or renamed: columns `before` and `after`, a row for each pair that overlaps.
         Places that it joins are compared as one; those that it does not list must be in both.
     question
-        Of posteriors, in place of a table: what is compared, such as the share `"'county, sex=f' / county"`; see `trueup.ask`.
+        For posteriors, in place of a table: a question such as the share `"'county, sex=f' / county"`; see `trueup.ask`.
     level
         Probability of each interval by itself; of releases one of 50, 80, 90, 95 and 99 %.
     periods
-        Of a posterior of several periods, which two are compared; by default its last two.
+        The two periods to compare of a posterior of several periods; by default its last two.
 
     Raises
     ------

@@ -34,7 +34,7 @@ class Draws:
     measured
         The committed draws.
     names
-        Of all parts, in order.
+        Names of all parts, in order.
     """
 
     path: Path

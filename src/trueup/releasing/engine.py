@@ -146,13 +146,13 @@ class Whole:
     Attributes
     ----------
     problem, data, out
-        What is released, from what, and where to.
+        The problem, the confidential data, and the output folder.
     prepared
         The method, ready; None where the measurements alone are released.
     request
-        What the run asks of the ledger.
+        The run's request to the ledger.
     log
-        What the run took.
+        Timings of the run.
     """
 
     problem: Problem

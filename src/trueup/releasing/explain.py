@@ -76,9 +76,9 @@ class NoiseTail:
     law
         The law of the noise.
     counts
-        What the noise exceeds in size with a probability of at most `TAIL_PROBABILITY`.
+        Size (counts) that the noise exceeds with a probability of at most `TAIL_PROBABILITY`.
     exact
-        Whether no smaller count will do; else it is a bound that is proved.
+        True if no smaller count will do; otherwise the count is a proved bound.
     """
 
     query: str
@@ -186,9 +186,9 @@ def explain(
         Units of a made-up population; by default as many as there would be if the places of the lowest level whose
         name is known (state, county, tract, block group, block) had as many as in the United States.
     records
-        How many records units have, as you state it: then bounds on the records of one unit are weighed.
+        Distribution of the number of records of a unit, as you state it: then limits on them are compared.
     simulate
-        Whether errors are simulated; it takes seconds.
+        True to simulate errors, which takes seconds.
     progress
         Called as `progress(done, replicates)`.
 

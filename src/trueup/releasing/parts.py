@@ -69,9 +69,9 @@ class ByParts:
     executor
         Carries out the parts' tasks; all its workers see the folder.
     log
-        What the run took.
+        Timings of the run.
     take_over
-        Whether somebody says that a process that works on the run and gives no sign of life is dead.
+        True if a user states that a process of the run that no longer reports has ended.
     """
 
     folder: RunFolder

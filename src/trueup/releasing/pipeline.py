@@ -98,7 +98,7 @@ def release(
         The public list of places, unless the spec declares the table's keys public: a path, a dataframe, a DuckDB
         relation or a `Tree`.
     account
-        Whose budget is charged before the noise is drawn; None keeps no ledger, and the report says so.
+        Account whose budget is charged before the noise is drawn; None keeps no ledger, and the report says so.
         A release that was committed under the account's key is returned as it is.
     executor
         Carries out a run of many parts, such as `trueup.run.local.LocalPool(2)`; all its workers see the folder beside
@@ -106,7 +106,7 @@ def release(
     places
         Places of a part at most; by default what the memory allows.
     expect_rows
-        How many rows the table must hold, 0 included; by default one at least. A ledger counts it as the check of a rule.
+        Number of rows that the table must have, 0 included; by default at least one. A ledger counts it as the check of a rule.
     take_over
         Says that a process of another machine which began a run to the same target, and gives no sign of life, is dead.
     watch

@@ -46,7 +46,7 @@ class Settings:
     memory
         Bytes for all processes of one machine together; of a cluster those of its workers.
     workers
-        How many work at once.
+        Number of workers.
     most
         Places of a part at most; by default what the memory allows.
     each

@@ -1,4 +1,4 @@
-"""The verb report: write one self-contained HTML page about any record.
+"""The verb report: write one self-contained HTML page about any result of trueup.
 
 A kind of record is a file that lays out its `Page` and one line in `PAGES`. The report computes
 nothing private: it reads records and imports no verb.
@@ -40,14 +40,14 @@ _WIDTH = 760
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of a report, which is shown in notebooks and saved as SVG.
+    """A picture of a report; notebooks show it, and it can be saved as SVG.
 
     Attributes
     ----------
     section
         The heading under which it stands in the report.
     block
-        What is drawn.
+        The block that is drawn.
     """
 
     section: str
@@ -60,11 +60,11 @@ class Picture:
 
     @property
     def message(self) -> str:
-        """Return the picture's message as text."""
+        """Return the message of the picture as text, for readers who do not see it."""
         return self.block.message
 
     def svg(self) -> str:
-        """Return the picture as one self-contained SVG document, in the colours of light or dark pages.
+        """Return the picture as a self-contained SVG document, in colours for light or dark pages.
 
         It is laid out by the report's own template and style sheet, so that it is drawn by browsers and notebooks.
         """
@@ -94,7 +94,7 @@ class Picture:
 
 
 def _height(block: Any) -> int:
-    """Return the height (pixels) of a picture of width `_WIDTH`."""
+    """Return the height (pixels) that a picture needs at the width `_WIDTH`."""
     if block.kind == "map":
         return 150 + min(_WIDTH * block.height // block.width, 704)
     caption = 24 * (1 + len(block.caption) // 80)
@@ -104,7 +104,7 @@ def _height(block: Any) -> int:
 
 
 class Report(str):
-    """A self-contained HTML page, which is shown in notebooks and saved as a file.
+    """A report as a self-contained HTML page; notebooks show it, and it can be saved as a file.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Report(str):
 
     @classmethod
     def of(cls, page: Page) -> Report:
-        """Write a page as one self-contained HTML document; equal pages give equal bytes."""
+        """Return the report of a laid-out page; equal pages give equal bytes."""
         made = cls(html(page))
         made.title = page.title
         made.pictures = tuple(
@@ -147,7 +147,7 @@ class Report(str):
 
 
 def html(page: Page, more: str | None = None) -> str:
-    """Write a page as one self-contained HTML document; equal pages give equal bytes.
+    """Return a page as one self-contained HTML document; equal pages give equal bytes.
 
     `more` is a package with the templates and the style sheet (`blocks.css`) of further kinds of blocks.
     """
@@ -160,7 +160,7 @@ def html(page: Page, more: str | None = None) -> str:
 
 
 def _policy(script: str) -> str:
-    """Return the content security policy, which allows this one script and inline style, but no requests."""
+    """Return the content security policy of a report, which allows its own script and styles but no requests."""
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
@@ -173,7 +173,7 @@ def _environment(more: str | None = None) -> Environment:
 
 
 def templates(*packages: str) -> Environment:
-    """Return the templates of packages, with escaping of all values."""
+    """Return a loader for the page templates of packages; all values in templates are escaped."""
     return Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         bytecode_cache=_compiled_beside(packages[0]),
@@ -185,7 +185,7 @@ def templates(*packages: str) -> Environment:
 
 
 def _compiled_beside(package: str) -> FileSystemBytecodeCache | None:
-    """Cache compiled templates beside the package's compiled modules, if possible."""
+    """Return a cache of compiled templates beside the package's compiled modules, or None if that folder is read-only."""
     folder = Path(str(files(package))) / "templates" / "__pycache__"
     with suppress(OSError):
         folder.mkdir(exist_ok=True)
@@ -193,7 +193,7 @@ def _compiled_beside(package: str) -> FileSystemBytecodeCache | None:
 
 
 def _body(table: Table) -> Markup:
-    """Return the HTML rows of a table, escaping whole columns at once."""
+    """Return the HTML rows of a table; values are escaped by whole columns."""
     first, *others = table.columns
     cells = "".join('<td class="n">%s</td>' if column.numeric else "<td>%s</td>" for column in others)
     row = f'<tr><th scope="row">%s</th>{cells}</tr>\n'
@@ -213,7 +213,7 @@ def _source(environment: Environment, name: str) -> str:
 
 
 def _page(home: str) -> Callable[..., Page]:
-    """Return the layout of a record's page."""
+    """Return the function that lays out the page of a kind of result."""
     module, _, name = f"trueup.reporting.pages.{home}".rpartition(".")
     return lambda *given, **options: getattr(import_module(module), name)(*given, **options)
 
@@ -238,7 +238,7 @@ def report(
     shapes: str | Path | None = None,
     areas: Mapping[str, NDArray] | None = None,
 ) -> Report:
-    """Write the report of a record as one self-contained HTML page.
+    """Write the report of a result as one self-contained HTML page.
 
     Parameters
     ----------
@@ -247,13 +247,13 @@ def report(
     spec
         The spec that it was made from; by default the one that it knows.
     ledger
-        What the ledger says of it, by name; None if no ledger was kept.
+        Entries of the ledger on the release, by name; None if no ledger was kept.
     level
-        Of a release: the probability with which an error is no larger than its margin.
+        For a release, the probability with which an error is no larger than its margin.
     shapes
-        Of a release: a GeoJSON file with the shapes of places, for a map. A property of each shape holds the key of its place.
+        For a release, a GeoJSON file with shapes of places for a map. A property of each shape holds the key of its place.
     areas
-        Of a posterior: areas off the hierarchy that were asked for, which the page pictures first; see
+        For a posterior, requested areas that are not in the hierarchy, which the page pictures first; see
         `trueup.inferring.questions.infer_areas`.
 
     Returns

@@ -164,15 +164,15 @@ class Executor(Protocol):
     Attributes
     ----------
     name
-        Of the engine, for logs.
+        Name of the engine, for logs.
     workers
-        How many tasks run at once; what memory a task may use follows from it.
+        Number of tasks that run at once; the memory that a task may use follows from it.
     memory
         Bytes that all workers may use together, where that is said.
     worker_memory
         Bytes that each worker may use, where that is known; else they share what the run may use.
     beside_driver
-        Whether the workers share the driver's machine, and its memory.
+        True if the workers share the driver's machine, and its memory.
     """
 
     name: str
@@ -189,12 +189,12 @@ class Executor(Protocol):
         task
             A callable that pickles: a module's function, or a frozen dataclass with `__call__`.
         items
-            What it is called with, one at a time; each pickles too.
+            Arguments of the task, one for each call; each can be pickled.
 
         Raises
         ------
         TrueupError
-            What the task raised, or that a worker was lost again and again. Other tasks of the map are then
+            The error that the task raised, or that a worker was lost repeatedly. Other tasks of the map are then
             given up; what they left in parts stays.
         """
         ...
@@ -205,9 +205,9 @@ class Executor(Protocol):
         Parameters
         ----------
         source
-            What the user gave as the confidential table.
+            The confidential table as the user gave it.
         columns
-            What rows must agree in to be counted together.
+            Columns in which rows must agree to be counted together.
         count
             Name of the column for the number of rows.
         folder

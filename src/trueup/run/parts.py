@@ -65,9 +65,9 @@ class Parts:
     key
         If given, digests are keyed (HMAC): for confidential parts, of which an unkeyed digest would confirm a guess.
     seal
-        What every part states that it was made from.
+        Text that every part states: what it was made from.
     follows
-        Whether parts follow from others: one whose file was lost is made again.
+        True if parts follow from others: one whose file was lost is made again.
 
     Examples
     --------

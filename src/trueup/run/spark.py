@@ -134,7 +134,7 @@ class SparkCluster:
         Further settings of the application, before those of `spark-defaults.conf`, before those that are set here. A session
         that runs already is used as it is.
     workers
-        How many tasks run at once; by default the cores that the application has when it begins.
+        Number of tasks that run at once; by default the cores that the application has when it begins.
     memory, worker_memory
         Bytes that all of them may use together, or each.
 

@@ -1,4 +1,4 @@
-"""The studio: a local web page on which a release is designed, made and explored.
+"""The studio: a local web page for designing, making and exploring a release.
 
     security   who may ask: loopback, one-time link, same origin, and a path that no other server is sent the cookie for
     project    what was decided, on disk, so that neither a killed server nor a closed browser loses it

@@ -1,4 +1,4 @@
-"""The planner behind the page: from sliders to budgets, and the risk of a budget."""
+"""The planner behind the page: it turns the positions of sliders into budgets, and budgets into risks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def problem_of(spec: Spec, choices: Choices) -> Problem:
 
 
 def first_wishes(planner: Planner) -> dict[str, float]:
-    """Return initial margins of error: 10 counts for totals, 30 for the most detailed table of each level."""
+    """Return first margins of error by table: 10 counts for totals, 30 for the most detailed table of each level."""
     measured = [name for name in planner.free if name in planner.measured]
     detailed = {
         name.partition(" x ")[0]: name for name in sorted(measured, key=lambda name: name.count(" x "))
@@ -42,7 +42,7 @@ def first_wishes(planner: Planner) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Plans:
-    """The planner of one spec on one list of places, kept between requests."""
+    """The planner for one spec and one list of places, which is kept between requests."""
 
     text: str
     paths: tuple[str, str]
@@ -52,17 +52,17 @@ class Plans:
 
     @classmethod
     def of(cls, text: str, choices: Choices) -> Plans:
-        """Prepare a planner."""
+        """Return the planner of a spec and its places, ready to answer sliders."""
         paths = choices.table, choices.places
         problem = problem_of(parse_spec(text), choices)
         return cls(text, paths, Planner(problem), problem.guarantee, threading.Lock())
 
     def fits(self, text: str, choices: Choices) -> bool:
-        """Return True if the planner is for the current spec and places."""
+        """Return True if the planner was made for the current spec and places."""
         return (self.text, self.paths) == (text, (choices.table, choices.places))
 
     def plan(self, wanted: Wishes, *, quick: bool) -> Allocation:
-        """Return the smallest budget for margins of error, or the division of a total.
+        """Return the smallest budget that meets the margins of error, or the division of a given total.
 
         Raises
         ------
@@ -76,7 +76,7 @@ class Plans:
 
 @dataclass(frozen=True)
 class Wishes:
-    """The margins of error, or the total, that the sliders request.
+    """The margins of error, or the total budget, that the sliders ask for.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Wishes:
     total
         A fixed budget, or empty.
     by_size
-        What is known of margins by size; None before it was simulated.
+        Margins of error by size; None before they are simulated.
     """
 
     wishes: Mapping[str, float]
@@ -99,7 +99,7 @@ class Wishes:
     by_size: MarginsBySize | None = None
 
     def targets(self) -> list[str]:
-        """Return the targets for the planner: the strictest one for each table.
+        """Return the targets for the planner, the strictest one for each table.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Wishes:
 
 
 def answer(planned: Allocation, wanted: Wishes, guarantee: Guarantee) -> dict[str, Any]:
-    """Return the figures of a plan for the page: budgets, margins of error and risk."""
+    """Return the figures of a plan that the page shows: budgets, margins of error and risk."""
     ratio = normal_ratio(wanted.confidence)
     exact = {reached.target.table: reached.margin for reached in planned.targets}
     tables = [
@@ -146,7 +146,7 @@ def answer(planned: Allocation, wanted: Wishes, guarantee: Guarantee) -> dict[st
 
 
 def _by_size(table: str, worst: float, wanted: Wishes) -> dict[str, float]:
-    """Return margins of error by size of the count."""
+    """Return the margin of error (counts) for each size class of a table."""
     classes = wanted.by_size.of(table) if wanted.by_size else ()
     percent = f"{wanted.confidence!r}%"
     return {str(c.lowest): float(f"{c.margin(worst, percent):.4g}") for c in classes if 0 < worst < inf}
@@ -157,14 +157,14 @@ def _finite(value: float) -> float | None:
 
 
 class Doubt(NamedTuple):
-    """A kind of suspicion about one unit, with its loss as a multiple of the loss of one step."""
+    """A suspicion about one unit, and its privacy loss as a multiple of the loss of one step."""
 
     about: str
     factor: Fraction
 
 
 def doubts(guarantee: Guarantee) -> list[Doubt]:
-    """Return the kinds of suspicions that a guarantee limits."""
+    """Return the suspicions about one unit that a guarantee limits."""
     unit, change = guarantee.unit, guarantee.change
     told = f"what a {unit} answered, which is known to be in the table"
     if guarantee.kind != "invariant":
@@ -179,13 +179,13 @@ def doubts(guarantee: Guarantee) -> list[Doubt]:
 
 
 def _of_another_answer(guarantee: Guarantee) -> Fraction:
-    """Return the largest loss of another answer of one unit, in one table, as a multiple of the loss of one step."""
+    """Return the largest loss, over all tables, if one unit gives another answer, as a multiple of one step's loss."""
     prices = [dict(charge.prices)["replace"].amount / charge.amount for charge in guarantee.charges]
     return max(prices, default=Fraction(1))
 
 
 def risk(currency: str, total: Fraction, kinds: Sequence[Doubt] = ()) -> dict[str, Any]:
-    """Return bounds on an observer's suspicion about one unit after the publication."""
+    """Return bounds on how far the publication can raise an observer's suspicion about one unit."""
     return {
         "epsilon": to_digits(_epsilon(currency, total), 3),
         "delta": "" if currency == "epsilon" else "1e-10",
@@ -205,7 +205,7 @@ def _suspicions(epsilon: float) -> list[dict[str, float]]:
 
 
 def precedents() -> list[dict[str, str]]:
-    """Return the budgets of earlier publications by others, also as epsilon."""
+    """Return the budgets of earlier publications by other agencies, each also as an epsilon."""
     return [
         {**one._asdict(), "epsilon": str(risk(one.currency, Fraction(one.amount))["epsilon"])}
         for one in PRECEDENTS
@@ -213,7 +213,7 @@ def precedents() -> list[dict[str, str]]:
 
 
 def after_at_most(before: float, epsilon: float) -> float:
-    """Return an upper bound on the probability that an observer assigns after the publication.
+    """Return an upper bound on an observer's probability for a suspicion after the publication.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Changes to a project by the posted forms of each step."""
+"""Changes to a project, made by the form that each step posts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def set_paths(studio: Studio, form: Mapping[str, str]) -> str:
 
 
 def _readable(shapes: str) -> str:
-    """Return the path of outlines if they can be read."""
+    """Return the path of a file of outlines; raise an error if the file cannot be read."""
     if shapes:
         read_shapes(shapes)
     return shapes
@@ -173,7 +173,7 @@ def set_release(studio: Studio, form: Mapping[str, str]) -> str:
 
 
 def _open_ledger(url: str, spec: trueup.Spec, cap: str) -> None:
-    """Make a ledger if a cap is given; leave an existing one unchanged."""
+    """Create a ledger if a cap is given; leave an existing one unchanged."""
     if "://" in url or Path(url).exists():
         Ledger.open(url)
         return

@@ -1,4 +1,4 @@
-"""Changes to a spec by posted forms."""
+"""Changes to a spec, made by posted forms."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ MANY_SETS = 12
 
 
 def document(spec: Spec) -> dict[str, Any]:
-    """Return the spec as plain values."""
+    """Return the spec as plain values, as in a TOML document."""
     return tomllib.loads(spec.text())
 
 
 def changed(held: Mapping[str, Any]) -> str:
-    """Return the TOML of a changed document."""
+    """Return the TOML of a document that was changed; refuse it if it is no valid spec."""
     text = toml_text({name: part for name, part in held.items() if part not in ([], {})})
     parse_spec(text)
     return text
 
 
 def change_structure(spec: Spec, form: Form) -> str:
-    """Return the spec with the posted levels and attributes."""
+    """Return the TOML of a spec with the levels and attributes of a form."""
     held = document(spec)
     before = _names(held)
     held["title"] = form.get("title", "").strip() or spec.title
@@ -54,7 +54,7 @@ def _names(held: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _rows(form: Form, part: str) -> dict[int, dict[str, str]]:
-    """Return the posted rows `part.0.name`, `part.0.column`, ... that have a name."""
+    """Return the rows `part.0.name`, `part.0.column`, ... of a form by number; rows without a name are left out."""
     rows: dict[int, dict[str, str]] = {}
     for key, value in form.items():
         first, _, rest = key.partition(".")
@@ -89,7 +89,7 @@ def _whole(text: str, what: str) -> int:
 
 
 def change_protection(spec: Spec, form: Form) -> str:
-    """Return the spec with the posted unit of protection."""
+    """Return the TOML of a spec with the unit of protection of a form."""
     held = document(spec)
     privacy: dict[str, Any] = {"unit": form.get("unit", "").strip(), "neighbours": form.get("neighbours", "")}
     held["table"]["counts"] = form.get("counts", "").strip() or held["table"]["counts"]
@@ -102,7 +102,7 @@ def change_protection(spec: Spec, form: Form) -> str:
 
 
 def sets(spec: Spec) -> list[tuple[str, ...]]:
-    """Return sets of attributes for tables: those that are measured, and other small ones."""
+    """Return the sets of attributes that the page offers for tables: those measured, and other small ones."""
     views = [view for a in spec.attributes for view in a.views]
     home = {view: a.name for a in spec.attributes for view in a.views}
     pairs = [pair for pair in combinations(views, 2) if home[pair[0]] != home[pair[1]]]
@@ -117,7 +117,7 @@ def sets(spec: Spec) -> list[tuple[str, ...]]:
 
 
 def choose_tables(spec: Spec, form: Form) -> str:
-    """Return the spec with the posted tables: `table.SET.LEVEL`, where SET is a position in `sets`."""
+    """Return the TOML of a spec with the tables of a form: `table.SET.LEVEL`, where SET is a position in `sets`."""
     held, currency = document(spec), form.get("currency", spec.queries[0].currency)
     law = {"rho": "discrete-gaussian", "epsilon": "discrete-laplace"}.get(currency)
     if law is None:
@@ -144,7 +144,7 @@ def choose_tables(spec: Spec, form: Form) -> str:
 
 
 def choose_method(spec: Spec, name: str) -> str:
-    """Return the spec with the posted method of reconciliation, or none."""
+    """Return the TOML of a spec with a method of reconciliation, or with none."""
     held = document(spec)
     if name:
         held["reconcile"] = {"method": name}

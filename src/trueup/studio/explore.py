@@ -1,4 +1,4 @@
-"""Views of a bundle from its public files: tables with intervals, sums over places, and files."""
+"""Views of a bundle, made from its public files: tables with intervals, sums over places, and files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROWS = 50
 
 @dataclass
 class Explorer:
-    """A bundle with the outlines of its places."""
+    """A bundle to explore, with the outlines of its places."""
 
     folder: Path
     shapes: str = ""
@@ -56,7 +56,7 @@ class Explorer:
 
     @property
     def first(self) -> str:
-        """Return the table to show first: that of the map, or the finest."""
+        """Return the name of the table to show first: the one on the map, or the finest."""
         if self.shapes:
             with suppress(TrueupError):
                 level, _, _ = matched(self.release.cells, self._features)
@@ -64,7 +64,7 @@ class Explorer:
         return self.tables[-1]
 
     def map(self, confidence: str) -> Map | None:
-        """Return a map of places by the certainty of their counts; None without outlines.
+        """Return a map of places shaded by the certainty of counts; None without outlines.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class Explorer:
         return plural(spec.table.counts) if spec else "counts"
 
     def rows(self, table: str, level: str, search: str = "", page: int = 0) -> dict[str, Any]:
-        """Return rows of a table: place, values, released count, margin of error and interval.
+        """Return the rows of one page of a table: place, values, released count, margin of error and interval.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class Explorer:
         }  # fmt: skip
 
     def page(self, view: ExploredPage) -> dict[str, Any]:
-        """Return the content of the page for a view.
+        """Return the content of the page for a requested view.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class Explorer:
         return [[r.values[i] for r, i in zip(recodes, at)] for at in np.ndindex(*shape)]
 
     def area(self, level: str, places: Sequence[str]) -> dict[str, Any]:
-        """Return the released total of some places, with its interval if there is a posterior.
+        """Return the released total of some places, with an interval if there is a posterior.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class Explorer:
         return found
 
     def infer(self) -> None:
-        """Start the computation of the posterior, unless it was started."""
+        """Start a thread that computes the posterior, unless it was started before."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._infer, daemon=True)
@@ -201,7 +201,7 @@ class Explorer:
             self._fault = internal(error)
 
     def download(self, name: str) -> tuple[bytes, str]:
-        """Return a file's bytes and kind."""
+        """Return the content and the media type of a public file."""
         if name not in FILES:
             raise TrueupError("there is no such file to download", needed=f"one of {', '.join(FILES)}")
         if name == "report.html" and self.shapes and self.release.parts == 1:

@@ -1,4 +1,4 @@
-"""The process of a job: `python -m trueup.studio.job FOLDER`."""
+"""Entry point of the process that carries out a job: `python -m trueup.studio.job FOLDER`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_WORKERS = 4
 
 
 def main(folder: str) -> None:
-    """Carry out the job, and record its end."""
+    """Carry out the job in a folder, and record how it ended."""
     job = Job(Path(folder))
     task = job.task
     try:
@@ -48,7 +48,7 @@ def main(folder: str) -> None:
 
 
 def carry_comparison(job: Job, task: dict[str, Any]) -> None:
-    """Compare the spec's method with methods in use, on a made-up population."""
+    """Compare the spec's method with other methods in use, on a made-up population."""
     job.report(state="running", stage="making a population up")
     problem = trueup.Problem.of(trueup.parse_spec(task["spec"]), task["places"] or None, data=task["table"])
     truth = trueup.made_up_truth(problem)
@@ -81,7 +81,7 @@ def _comparison_rows(found: trueup.Assessment) -> dict[str, Any]:
 
 
 def _by_size(found: trueup.Assessment) -> list[dict[str, Any]]:
-    """Return bias and typical error of the spec's own method by the size of the true count."""
+    """Return bias and root mean squared error of the spec's own method by size of the true count."""
     held: dict[tuple[str, str], dict[str, Any]] = {}
     for statistic in ("bias", "rmse"):
         rows = found.rows(by="size", statistic=statistic, method=found.methods[0].label)
@@ -117,7 +117,7 @@ def carry_sizes(job: Job, task: dict[str, Any]) -> None:
 
 
 def carry_release(job: Job, task: dict[str, Any]) -> None:
-    """Release into the named folder."""
+    """Carry out a release into the folder that the task names."""
     problem = trueup.Problem.of(trueup.parse_spec(task["spec"]), task["places"] or None, data=task["table"])
     account = Account.open(
         task["ledger"] or None, task["analyst"] or None, task["key"] if task["ledger"] else None
@@ -142,7 +142,7 @@ def _watch(job: Job) -> Callable[[str, int, int], None]:
 
 
 def _release_by_parts(task: dict[str, Any], problem: trueup.Problem, given: dict[str, Any]) -> None:
-    """Release by parts if memory is short; a stopped run is resumed."""
+    """Release by parts, or resume the run that an earlier job began."""
     run = run_path(Path(task["out"]))
     with LocalPool(min(os.cpu_count() or 1, MAX_WORKERS)) as pool:
         if not (run / "plan.json").exists():

@@ -1,4 +1,4 @@
-"""Jobs of the studio as processes that outlive the server and never start twice.
+"""Jobs of the studio: processes that outlive the server, of which none is started twice for one task.
 
 A job is a folder: `job.json` (what to do), `progress.json` (how far it is, and how it ended), `lock` (held while it lives).
 """
@@ -29,18 +29,18 @@ STOPPED, ENDED = "It was stopped.", "The process ended before its work was done.
 
 @dataclass(frozen=True)
 class Job:
-    """A job in its folder."""
+    """A job of the studio, kept in a folder of its own."""
 
     folder: Path
 
     @property
     def name(self) -> str:
-        """Return the job's name in addresses."""
+        """Return the name of the job, which is used in web addresses."""
         return self.folder.name
 
     @property
     def alive(self) -> bool:
-        """Return True if the job's process lives, judged by its lock."""
+        """Return True if the process of the job still runs, judged by its lock."""
         try:
             with (self.folder / "lock").open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -52,17 +52,17 @@ class Job:
 
     @property
     def task(self) -> dict[str, Any]:
-        """Return the job's task."""
+        """Return the task of the job."""
         return _read(self.folder / "job.json")
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """Return the job's result; None before it has one."""
+        """Return the result of the job, or None before there is one."""
         return _read(self.folder / "result.json") or None
 
     @property
     def progress(self) -> dict[str, Any]:
-        """Return the job's progress: `state` (running, done, failed, ended), `stage`, `done`, `of`, `error`."""
+        """Return the progress of the job: `state` (running, done, failed, ended), `stage`, `done`, `of`, `error`."""
         found = {
             "state": "running",
             "stage": "starting",
@@ -104,13 +104,13 @@ class Job:
                 time.sleep(0.1)
 
     def report(self, **progress: Any) -> None:
-        """Record the job's progress."""
+        """Record the progress of the job."""
         with suppress(BundleError):
             replace_whole(self.folder / "progress.json", json.dumps(progress), private=True)
 
 
 def start(folder: Path, kind: str, task: dict[str, Any], *, again: bool = False) -> Job:
-    """Start a job, or return the one that was started with the same task.
+    """Start a job for a task, or return the one that was started before for the same task.
 
     The folder is made first, and only by one: of two requests for the same task one starts a process.
     """
@@ -150,12 +150,12 @@ def _put_aside(folder: Path) -> None:
 
 
 def find(folder: Path, name: str) -> Job | None:
-    """Return the job with a name; None if there is none."""
+    """Return the job with a given name, or None."""
     return next((job for job in every(folder) if job.name == name), None)
 
 
 def newest(folder: Path, kind: str, **task: str) -> Job | None:
-    """Return the newest job of a kind for a task; None if there is none."""
+    """Return the newest job of a kind for a task, or None."""
     return next((job for job in every(folder) if {"kind": kind, **task}.items() <= job.task.items()), None)
 
 

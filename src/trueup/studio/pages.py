@@ -1,4 +1,4 @@
-"""Request handlers of the studio, which show or change the project."""
+"""Handlers of web requests to the studio, which show or change a project."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHOWN_BY = {"compare": "/methods", "release": "/release", "sizes": "/accuracy"}
 
 
 def application(studio: Studio, keys: Keys) -> Guarded:
-    """Return the web application with access control."""
+    """Return the web application, with access control around it."""
 
     async def first(request: Request) -> Response:
         return RedirectResponse("/table" if studio.project is not None else "/explore", 303)
@@ -52,7 +52,7 @@ def application(studio: Studio, keys: Keys) -> Guarded:
 
 
 def _step_handler(name: str) -> Callable[[Studio, Request], Any]:
-    """Return the handler of a step: GET shows it, and POST changes it."""
+    """Return the handler of a step's page: GET shows it, and POST changes the project."""
 
     async def handle(studio: Studio, request: Request) -> Response:
         if request.method != "POST":
@@ -78,7 +78,7 @@ def _page(
     fault: TrueupError | None = None,
     form: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return a step's page with an error message if there is one."""
+    """Return the page of a step, with an error message if a change was refused."""
     project, shown = studio.open_project, {}
     status = 200 if fault is None else 409 if isinstance(fault, Outdated) else 422
     try:
@@ -100,7 +100,7 @@ def _page(
 
 
 def _readable(project: Project) -> Spec | None:
-    """Return the spec; None if its file cannot be read."""
+    """Return the spec, or None if its file cannot be read."""
     try:
         return project.spec
     except TrueupError:
@@ -118,7 +118,7 @@ async def _set_paths(studio: Studio, request: Request) -> Response:
 
 
 async def _plan(studio: Studio, request: Request) -> Response:
-    """Return the live answer to a slider."""
+    """Return the plan for the positions of the sliders, as JSON."""
     try:
         asked = json.loads(await request.body())
         wishes, sizes = (

@@ -1,4 +1,4 @@
-"""A project folder: `spec.toml`, and `studio.json` for other choices."""
+"""A project folder, with the spec in `spec.toml` and other choices in `studio.json`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHANGING = threading.Lock()
 
 @dataclass(frozen=True)
 class Choices:
-    """Choices that the spec does not hold: paths and public words, but no value of the table.
+    """Choices that are not part of the spec: paths and public words, but no value of the confidential table.
 
     Attributes
     ----------
@@ -40,9 +40,9 @@ class Choices:
     total
         A fixed budget, or empty for the least that meets the wishes.
     out, ledger, analyst
-        Where the release goes, and whose budget is charged.
+        Output folder of the release, and ledger and analyst whose budget is charged.
     records
-        How many records units have, as somebody supposes, or empty.
+        Supposed distribution of the number of records of a unit, or empty.
     pending
         TOML that was typed and cannot be read yet.
     candidates
@@ -67,7 +67,7 @@ class Choices:
 
 
 class Outdated(BusyError):
-    """An error for a page that was sent after a newer one had changed the project."""
+    """An error for a form from a page that is older than the latest change to the project."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Project:
 
     @classmethod
     def at(cls, folder: str | Path) -> Project:
-        """Open a folder, creating it if necessary, readable by its owner alone.
+        """Open a project folder; create it, readable by its owner alone, if it does not exist.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class Project:
 
     @property
     def choices(self) -> Choices:
-        """Return the decisions."""
+        """Return the choices stored in the folder."""
         try:
             held = json.loads((self.folder / "studio.json").read_text(encoding="utf-8"))
             known = {f.name for f in fields(Choices)}
@@ -117,7 +117,7 @@ class Project:
 
     @property
     def text(self) -> str:
-        """Return the spec's TOML; empty before there is one."""
+        """Return the TOML of the spec; empty before there is one."""
         try:
             return (self.folder / "spec.toml").read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -129,7 +129,7 @@ class Project:
         return parse_spec(self.text) if self.text else None
 
     def change(self, revision: int | None, *, text: str | None = None, **choices: Any) -> Choices:
-        """Record a changed spec and other choices.
+        """Store a changed spec and other choices.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Project:
             return new
 
     def set_text(self, revision: int | None, text: str) -> None:
-        """Accept TOML text from the user, or keep it aside and report its faults."""
+        """Store a spec as the user wrote it; if it has faults, keep the text for correction and report them."""
         clean = text.replace("\r\n", "\n")
         try:
             parse_spec(clean)

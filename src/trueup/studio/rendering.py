@@ -1,4 +1,4 @@
-"""Pages made from templates, and explanations of their words."""
+"""Pages made from templates, and explanations of the words on them."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class Precedent(NamedTuple):
     Attributes
     ----------
     publication, unit
-        What was published, and who was protected.
+        Name of the publication, and the protected unit.
     currency, amount
         The loss.
     source
-        Where the figure stands.
+        Source of the figure.
     """
 
     publication: str
@@ -123,7 +123,7 @@ PRECEDENTS = (
 
 
 def rendered(template: str, context: Mapping[str, Any], status: int = 200) -> Response:
-    """Return a page."""
+    """Return the web response with a page that is made from a template."""
     text = _environment().get_template(template).render(**context, words=WORDS)
     return HTMLResponse(text, status)
 
@@ -136,18 +136,18 @@ def _environment() -> Environment:
 
 
 def refused(status: int, sentence: str) -> Response:
-    """Return a page that explains why nothing was done."""
+    """Return a page that says why a request was refused."""
     return rendered("refused.html", {"sentence": sentence}, status)
 
 
 def internal(error: Exception) -> str:
-    """Return the text for an unforeseen error, without its message, which may quote data."""
+    """Return the text for an unforeseen error, without the error's message, which may quote data."""
     return f"internal error {type(error).__name__} at {place_of(error)}; please report it"
 
 
 @dataclass(frozen=True)
 class ExploredPage:
-    """A view of a bundle: a table and chosen places.
+    """What a page of the explorer shows: a table of a bundle, and chosen places.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class ExploredPage:
     of, chosen
         The places of an area, and their level.
     summing
-        Whether their sum is wanted.
+        True if the sum of the chosen places is wanted.
     """
 
     table: str
@@ -169,7 +169,7 @@ class ExploredPage:
 
     @classmethod
     def of_pairs(cls, pairs: Sequence[tuple[str, str]]) -> ExploredPage:
-        """Read the page from the pairs of a posted form, in which a ticked box marks each chosen place."""
+        """Return the view that a posted form requests; each ticked box stands for a chosen place."""
         form = dict(pairs)
         go, page = form.get("go", ""), form.get("page", "")
         number = int(page) if page.isdecimal() and page.isascii() and len(page) < 8 else 0

@@ -1,4 +1,4 @@
-"""Access control: only this machine, by a one-time link, from the studio's own pages.
+"""Access control: requests only from this machine, by a link that works once, and from the studio's own pages.
 
 Another site cannot read an answer, nor make the browser send a change (Host, Origin and Sec-Fetch-Site are checked; cookies are
 `SameSite=Strict`); a name that resolves to this machine does not help it (Host). Another user of the machine has neither link
@@ -38,7 +38,7 @@ HEADERS = {
 
 
 class Keys:
-    """The token of the one-time link, and the cookie and path of those who used it."""
+    """The token of the link that works once, and the cookie and the path for users who have followed it."""
 
     def __init__(self, port: int, tell: Callable[[str], None] = lambda link: None) -> None:
         self.hosts = {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}
@@ -50,11 +50,11 @@ class Keys:
 
     @property
     def link(self) -> str:
-        """Return the link that works once."""
+        """Return the link to the studio, which works once."""
         return f"http://127.0.0.1:{self._port}/enter?token={self._token}"
 
     def enter(self, token: str) -> bool:
-        """Return True if a token is valid, and replace it."""
+        """Return True if a token is the current one, which is then replaced."""
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             return False
         self._token = secrets.token_urlsafe(32)
@@ -62,11 +62,11 @@ class Keys:
         return True
 
     def knows(self, cookie: str | None) -> bool:
-        """Return True if a cookie is this studio's."""
+        """Return True if a cookie was set by this studio."""
         return hmac.compare_digest((cookie or "").encode(), self._session.encode())
 
     def welcome(self) -> Response:
-        """Redirect the user of the link to the first page."""
+        """Return the response that sets the cookie and redirects to the first page."""
         response = RedirectResponse(f"{self.home}/", 303)
         response.set_cookie(
             self.cookie,
@@ -80,7 +80,7 @@ class Keys:
 
 
 class Guarded:
-    """A guard that refuses foreign requests and adds security headers."""
+    """Middleware that refuses requests from elsewhere and adds security headers."""
 
     def __init__(self, app: ASGIApp, keys: Keys, refuse: Callable[[int, str], Response]) -> None:
         self._app, self._keys, self._refuse = app, keys, refuse
@@ -113,7 +113,7 @@ class Guarded:
             await self._app({**scope, "path": inner, "raw_path": inner.encode()}, receive, answer)
 
     def _known(self, request: Request) -> bool:
-        """Return True if a request has the cookie and the secret path."""
+        """Return True if a request has both the cookie and the secret path."""
         inside = request.scope["path"].startswith(f"{self._keys.home}/")
         return inside and self._keys.knows(request.cookies.get(self._keys.cookie))
 
@@ -138,7 +138,7 @@ class Guarded:
 
 
 def _foreign(headers: Headers, *, changing: bool) -> bool:
-    """Return True if a request comes from another site, or changes something without stating its origin."""
+    """Return True if a request comes from another site, or would change something without stating its origin."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     if origin is not None and origin != f"http://{headers['host']}":
         return True

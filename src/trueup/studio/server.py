@@ -36,7 +36,7 @@ def serve(
     browser: bool = False,
     tell: Callable[[str], None] = print,
 ) -> None:
-    """Serve a project's folder or a bundle until interrupted.
+    """Serve the pages of a project folder or of a bundle until interrupted.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def serve(
 
 @contextmanager
 def _alone(project: Project) -> Iterator[None]:
-    """Keep other studios out of a folder."""
+    """Keep other studios out of a project folder during the block."""
     with ExitStack() as held:
         try:
             held.enter_context(claimed(project.folder / "studio"))
@@ -80,7 +80,7 @@ def _alone(project: Project) -> Iterator[None]:
 def prepare(
     project: Project, *, spec: Path | None, data: str, geography: str, shapes: str, demo: bool
 ) -> None:
-    """Begin a project with a spec, paths or the demonstration, unless it has begun."""
+    """Begin a project with a spec, with paths, or with the demonstration, unless it has begun."""
     if demo and not project.text:
         table = project.folder / "blocks.csv"
         write_csv(table, synthetic_blocks())
@@ -137,7 +137,7 @@ def _run_server(
 
 
 def _open(folder: Path, link: str) -> None:
-    """Open the browser through a page that only its owner can read."""
+    """Open the browser at a link, by a file that only its owner can read."""
     page = folder / "open.html"
     try:
         text = (

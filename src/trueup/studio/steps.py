@@ -1,4 +1,4 @@
-"""The steps of the studio's pages, and their common state."""
+"""The steps of the studio, and the state that they share."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from trueup.synth.own_places import usual_persons
 
 
 class Studio:
-    """A project or a bundle, with results computed from it.
+    """A project or a bundle that is open in the studio, with results computed from it.
 
     Parameters
     ----------
     project
-        What is designed; None where a bundle is explored alone.
+        The project that is designed; None if only a bundle is explored.
     bundle, shapes
-        What is explored, and the path of the outlines of its places.
+        Folder of the bundle that is explored, and path of the outlines of its places.
     """
 
     def __init__(self, project: Project | None = None, bundle: Path | None = None, shapes: str = "") -> None:
@@ -42,12 +42,12 @@ class Studio:
 
     @property
     def open_project(self) -> Project:
-        """Return the project of the studio."""
+        """Return the open project of the studio."""
         assert self.project is not None
         return self.project
 
     def explorer(self) -> Explorer:
-        """Return the bundle that is explored."""
+        """Return the explorer of the released bundle."""
         if self._explorer is None:
             out = self.open_project.choices.out
             if not out or not (Path(out) / "public").is_dir():
@@ -56,7 +56,7 @@ class Studio:
         return self._explorer
 
     def plans(self) -> Plans:
-        """Return the planner of the current spec."""
+        """Return the planner for the current spec and places."""
         project = self.open_project
         choices = project.choices
         text = choices.candidates or project.text
@@ -65,7 +65,7 @@ class Studio:
         return self._plans
 
     def sized(self) -> str:
-        """Return the spec for margins of error by size."""
+        """Return the TOML of the spec for simulated errors by size: all candidate tables, with the chosen method."""
         choices = self.open_project.choices
         if self._sized[0] != choices.revision:
             candidates = self.candidates.model_copy(update={"reconcile": self.spec.reconcile})
@@ -73,7 +73,7 @@ class Studio:
         return self._sized[1]
 
     def by_size(self) -> MarginsBySize | None:
-        """Return margins of error by size, or None before they are simulated."""
+        """Return margins of error by size of the count, or None if they are not simulated yet."""
         choices = self.open_project.choices
         if self._by_size[0] != choices.revision:  # what is simulated stays so until something else is decided
             task = {"spec": self.sized(), "table": choices.table, "places": choices.places}
@@ -84,12 +84,12 @@ class Studio:
         return self._by_size[1]
 
     def forget_release(self) -> None:
-        """Forget the explored release, because another folder is released into."""
+        """Close the explored release, because a release goes to another folder."""
         self._explorer = None
 
     @property
     def spec(self) -> Spec:
-        """Return the project's spec.
+        """Return the spec of the project.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Studio:
 
     @property
     def candidates(self) -> Spec:
-        """Return the spec with all possible tables.
+        """Return the spec with all tables that a plan may choose.
 
         Raises
         ------
@@ -149,7 +149,7 @@ def shown_protected(studio: Studio) -> dict[str, Any]:
 
 
 def _bounds(problem: Problem, supposed: str) -> dict[str, Any] | None:
-    """Return limits on the records of one unit, compared for a supposed distribution of records."""
+    """Return limits on the records of one unit, compared under a supposed distribution of records; None without one."""
     if not supposed or problem.spec.privacy.contribution is None:
         return None
     weighed = weigh_bounds(problem, RecordsOfUnits.read(supposed), usual_persons(problem.cells.tree))
@@ -207,7 +207,7 @@ def shown_accuracy(studio: Studio) -> dict[str, Any]:
 
 
 def _known_sizes(sizes: Mapping[str, float], by_size: MarginsBySize | None) -> dict[str, float]:
-    """Return the requested sizes that are simulated."""
+    """Return the requested margins of error for those sizes of counts that were simulated."""
     known = {f"{c.lowest} {c.table}" for c in by_size.classes} if by_size else set()
     return {key: counts for key, counts in sizes.items() if key in known}
 

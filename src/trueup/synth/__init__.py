@@ -1,4 +1,4 @@
-"""Synthetic microdata or counts of a whole country, for demonstrations, benchmarks and assessments."""
+"""Synthetic microdata or counts of a country, for demonstrations, benchmarks and assessments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def synthesize(
     workers: int = 1,
     tell: Callable[[str], None] = lambda stage: None,
 ) -> list[SynthRegion]:
-    """Create a synthetic country that a spec can release: public places, and counts or records of its inhabitants.
+    """Create a synthetic country that a spec can release: public places, and counts or records of the inhabitants.
 
     Sizes have the skew of real ones and a third of the blocks is empty; shares of attributes vary from
     place to place; group quarters stand in few blocks. Regions have the stated totals exactly. The same
@@ -123,14 +123,14 @@ def synthesize(
 
 
 def refuse_rules(spec: Spec) -> None:
-    """Refuse rules that synthetic counts would break."""
+    """Refuse a spec with bounds or linear rules, which synthetic counts would break."""
     if spec.constraints.bounds:
         raise _broken_by_draws("bounds")
     refuse_linear(spec)
 
 
 def refuse_linear(spec: Spec) -> None:
-    """Refuse linear rules, which synthetic counts would break."""
+    """Refuse a spec with linear rules, which synthetic counts would break."""
     if spec.constraints.linear:
         raise _broken_by_draws("linear rules")
 
@@ -143,7 +143,7 @@ def _broken_by_draws(rules: str) -> SpecError:
 
 
 def _refuse_unsolvable_sums(spec: Spec) -> None:
-    """Refuse sums of columns that cannot be solved."""
+    """Refuse sums of columns from which no whole columns can be computed."""
     task = WriteRegion(spec, (), Path(), 0)
     if spec.table.cells and spec.table.in_rows(spec.attributes):
         raise SpecError(
@@ -157,7 +157,7 @@ def _refuse_unsolvable_sums(spec: Spec) -> None:
 def _regions(
     spec: Spec, found: list[SynthRegion], persons: int | None, places: int | None, named: bool
 ) -> list[SynthRegion]:
-    """Return the regions with their sizes."""
+    """Return the regions with numbers of persons and places; refuse several regions for a spec without states."""
     at = region_level(spec)
     if not at and len(found) > 1:
         if persons is None and places is None and not named:
@@ -172,7 +172,7 @@ def _regions(
 
 
 def _plans(spec: Spec, regions: list[SynthRegion]) -> tuple[tuple[Digits, ...], list[RegionPlan]]:
-    """Determine the widths of codes, then every region's sizes."""
+    """Return the layout of codes, and the plan of every region with its number of places on each level."""
     at = region_level(spec)
     names = [level.name.casefold() for level in spec.levels[at + 1 :]]
     free = [level_sizes(names, region.places, [10**9] * len(names)) for region in regions]
@@ -199,7 +199,7 @@ def _plans(spec: Spec, regions: list[SynthRegion]) -> tuple[tuple[Digits, ...], 
 
 
 def readme(spec: Spec, regions: list[SynthRegion], seed: int) -> str:
-    """Return the text of a note on the synthetic data."""
+    """Return the text of the note that accompanies the synthetic data."""
     persons, places = sum(r.persons for r in regions), sum(r.places for r in regions)
     kind = "records" if spec.table.kind == "records" else "counts"
     second = (

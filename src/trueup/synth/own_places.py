@@ -1,4 +1,4 @@
-"""Synthetic populations on the public places of a spec, for trying out its errors."""
+"""Synthetic populations on the public places of a spec, for trying out the spec's errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ concentration 35 (three counties of real blocks have 21, 26 and 53), yet rare gr
 def made_up_counts(
     problem: Problem, rng: np.random.Generator, persons: int | None = None
 ) -> NDArray[np.int64]:
-    """Draw counts of all n cells on a problem's places.
+    """Draw made-up counts `(n,)` of all cells on the places of a problem.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def _leave_out(
     counts: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> None:
-    """Leave out random units, in place, where a group `(groups,)` of a margin exceeds its limit."""
+    """Leave out random units, in place, in each group `(groups,)` of a margin that exceeds an upper limit."""
     groups = cells.groups(cells.finest, margin)
     order = np.argsort(groups, kind="stable")
     ends = np.searchsorted(groups[order], np.arange(upper.size + 1))
@@ -88,7 +88,7 @@ def _leave_out(
 
 
 def usual_persons(tree: Tree) -> int:
-    """Return a typical number of units for the named places, as in the United States.
+    """Return a typical number of units for the places, judged by their names and by the United States.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def usual_persons(tree: Tree) -> int:
 
 
 def _branch(tree: Tree, rng: np.random.Generator, *, empty: bool) -> PlaceBranch:
-    """Return the tree's places with random populations."""
+    """Return the places of a tree with random populations."""
     last = len(tree.levels) - 1
     parents, weights = [], np.ones(tree.sizes[0])
     for level in range(1, last + 1):

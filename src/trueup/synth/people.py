@@ -1,4 +1,4 @@
-"""Inhabitants of a region: attributes with varying shares, and group quarters in few blocks."""
+"""Made-up inhabitants of a region: attributes with shares that vary by place, and group quarters in few blocks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_PROBABILITY_ENTRIES = 2**21  # of a table of probabilities in memory
 
 
 class Sparse(NamedTuple):
-    """Occupied cells: place of the last level within the region, cell within the place, count."""
+    """Occupied cells: place of the last level within the region, cell within the place, and count."""
 
     leaf: NDArray[np.int32]
     cell: NDArray[np.int32]
@@ -49,7 +49,7 @@ class Sparse(NamedTuple):
 
 @dataclass(frozen=True)
 class PeopleDomain:
-    """The attributes of a spec as the generator needs them.
+    """The attributes of a spec, with the shares and sizes from which inhabitants are drawn.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class PeopleDomain:
     shares
         The nation's shares of the values of each.
     quarters
-        Which attribute holds group quarters, or None.
+        Number of the attribute that holds group quarters, or None.
     allowed
         `sizes`: which combinations units can have.
     """
@@ -70,7 +70,7 @@ class PeopleDomain:
 
     @classmethod
     def of(cls, cells: Cells, zeros: Sequence[Mapping[str, str]]) -> PeopleDomain:
-        """Make the domain of a spec's attributes.
+        """Return the domain for the attributes of a spec, with shares of the values.
 
         Raises
         ------
@@ -91,23 +91,23 @@ class PeopleDomain:
 
     @property
     def outside(self) -> NDArray[np.bool_]:
-        """Return a flat mask of the other attributes' combinations that are possible outside group quarters."""
+        """Return a flat mask of the combinations of other attributes that are possible outside group quarters."""
         return (self.allowed if self.quarters is None else self.allowed.take(0, self.quarters)).ravel()
 
     @property
     def others(self) -> list[int]:
-        """Return the attributes other than group quarters."""
+        """Return the positions of the attributes other than group quarters."""
         return [axis for axis in range(len(self.sizes)) if axis != self.quarters]
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Return the cell of every combination of the others outside group quarters, flat."""
+        """Return, for every combination of the other attributes, the cell outside group quarters, as a flat array."""
         cells = np.arange(prod(self.sizes)).reshape(self.sizes)
         return (cells if self.quarters is None else cells.take(0, self.quarters)).ravel()
 
     @property
     def stride(self) -> int:
-        """Return the step from a cell to that of the next kind of quarters."""
+        """Return the distance between the cells of one kind of group quarters and of the next."""
         return 0 if self.quarters is None else prod(self.sizes[self.quarters + 1 :])
 
 
@@ -122,7 +122,7 @@ def _shares(name: str, size: int) -> NDArray[np.float64]:
 def populate(
     domain: PeopleDomain, branch: PlaceBranch, persons: int, rng: np.random.Generator, *, even: float = 0.0
 ) -> Iterator[Sparse]:
-    """Draw the occupied cells of a region, in batches of places.
+    """Yield the occupied cells of a region's inhabitants, drawn in batches of places.
 
     The shares of each attribute at a place are Dirichlet about those of its parent, so that neighbours are alike; in the
     last level a part of each share, `even`, is the parent's own. A place's units are multinomial, and the total of the
@@ -144,13 +144,13 @@ def populate(
 
 
 def _drifted(shares: NDArray, steady: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return one Dirichlet draw per row, with given mean shares."""
+    """Return a Dirichlet draw for each row, with the given shares as mean."""
     drawn = rng.standard_gamma(steady * shares) + 1e-12 * shares  # all may be zero in double precision
     return drawn / drawn.sum(axis=1, keepdims=True)
 
 
 def _kinds_of_quarters(domain: PeopleDomain, units: NDArray, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the kind of group quarters at every place, 0 for none."""
+    """Return the kind of group quarters at every place `(places,)`, 0 for none."""
     kinds = np.zeros(units.size, np.int64)
     if domain.quarters is None:
         return kinds
@@ -204,30 +204,30 @@ Rows = dict[str, NDArray]
 
 @dataclass(frozen=True)
 class Households:
-    """The attributes of a spec's two tables."""
+    """The attributes of two linked tables, of households and of persons, from which both are drawn."""
 
     spec: Spec
     join: JoinPart
 
     @classmethod
     def of(cls, spec: Spec) -> Households | None:
-        """Return the two tables of a spec, or None if it has one."""
+        """Return the two tables of a spec, or None if the spec has only one."""
         return cls(spec, spec.table.join) if spec.table.join is not None else None
 
     def parts(self, *of: str | None) -> list[AttributePart]:
-        """Return the attributes that are columns of a table."""
+        """Return the declared attributes that are columns of one of the tables."""
         return [p for p in self.join.attributes if p.of in of and p.persons is None]
 
     @cached_property
     def domain(self) -> PeopleDomain:
-        """Return the attributes of households in the form of the generator of people."""
+        """Return the attributes of households as a domain from which their cells are drawn."""
         held = tuple(map(plain_attribute, self.parts(self.join.counts))) or (Attribute("none", ("",)),)
         return PeopleDomain.of(Cells(ROOT, held), ())
 
     def draw(
         self, branch: PlaceBranch, persons: int, code: str, rng: np.random.Generator
     ) -> Iterator[tuple[Rows, Rows]]:
-        """Yield households and persons in batches."""
+        """Yield rows of households and of their persons, drawn in batches."""
         sizes = SIZES / SIZES.sum()
         mean, start = float(sizes @ np.arange(1, sizes.size + 1)), 0
         for sparse in populate(self.domain, branch, max(1, round(persons / mean)), rng):
@@ -260,7 +260,7 @@ class Households:
         return {name: column[order] for name, column in rows.items()}
 
     def _values(self, part: AttributePart, first: NDArray[np.bool_], rng: np.random.Generator) -> NDArray:
-        """Return values of one attribute; a reference person has no counted value unless all are counted."""
+        """Return values of an attribute of persons; the reference person has one that is not counted, if there is one."""
         wanted = self._counted(part)
         shares = PeopleDomain.of(Cells(ROOT, (plain_attribute(part),)), ()).shares[0].copy()
         others = shares.copy()

@@ -1,4 +1,4 @@
-"""The places of one region: numbers of children, populations and codes.
+"""Made-up places of one region: tree, relative populations and codes.
 
 Codes of places by level: how wide each is, and how many children fit.
 Every column of a spec that names places holds digits. Levels that take prefixes of one column share it (2 digits of state,
@@ -27,7 +27,7 @@ SPREAD_TOP, SPREAD, SPREAD_LAST, SPREAD_CHILDREN = 1.2, 0.35, 1.0, 0.3
 
 @dataclass(frozen=True)
 class PlaceBranch:
-    """The places of a region, by level.
+    """The places of a region: parents on every level, and relative populations.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class PlaceBranch:
 
 
 def level_sizes(names: Sequence[str], leaves: int, most: Sequence[int]) -> list[int]:
-    """Choose how many places each level below a region has.
+    """Return the number of places on each level below a region.
 
     Known levels have as many as in the census of 2020, others lie between in geometric steps; where
     codes allow few children there are more parents.
@@ -81,7 +81,7 @@ def level_sizes(names: Sequence[str], leaves: int, most: Sequence[int]) -> list[
 
 
 def grow(sizes: Sequence[int], most: Sequence[int], rng: np.random.Generator) -> PlaceBranch:
-    """Draw a region's tree in which populous places have more children."""
+    """Draw the tree of a region, in which populous places have more children."""
     weights, parents = np.ones(1), []
     for at, (size, limit) in enumerate(zip(sizes, most)):
         last = at == len(sizes) - 1
@@ -94,7 +94,7 @@ def grow(sizes: Sequence[int], most: Sequence[int], rng: np.random.Generator) ->
 
 
 def _children(total: int, weights: NDArray, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Divide children unevenly among parents: at least one and at most `most` each."""
+    """Divide children unevenly among parents, at least one and at most `most` for each; return their numbers."""
     counts = 1 + rng.multinomial(total - weights.size, weights / weights.sum())
     while (excess := int(np.maximum(counts - most, 0).sum())) > 0:
         counts = np.minimum(counts, most)
@@ -104,14 +104,14 @@ def _children(total: int, weights: NDArray, most: int, rng: np.random.Generator)
 
 
 def some_empty(weights: NDArray, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Leave a share of the places empty, never all."""
+    """Return weights in which a share of the places is zero, but never all."""
     lived_in = rng.random(weights.size) >= EMPTY_SHARE
     lived_in[rng.integers(weights.size)] = True
     return weights * lived_in
 
 
 def place_numbers(parent: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number every place among its siblings, from 1.
+    """Return the number of every place among its siblings, from 1.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def place_numbers(parent: NDArray[np.int64]) -> NDArray[np.int64]:
 def leaf_codes(
     branch: PlaceBranch, layout: Sequence[Digits], code: int, before: Sequence[int]
 ) -> dict[str, NDArray[np.int64]]:
-    """Return codes of the places of the last level, one integer per column.
+    """Return the codes of the places of the last level, an integer array for each column.
 
     Parameters
     ----------
@@ -157,16 +157,16 @@ _MOST_DIGITS = 18  # of a 64-bit integer
 
 @dataclass(frozen=True)
 class Digits:
-    """The digits that number the places of a level.
+    """The digits of a code that number the places of one level.
 
     Attributes
     ----------
     column
         The column in which its digits stand.
     start, width
-        How many digits stand before them, and how many there are.
+        Number of digits before them, and number of these digits.
     unique
-        Whether its number is one for the whole country instead of one below its parent: where the column begins with
+        True if its number is one for the whole country instead of one below its parent: where the column begins with
         this level although others are above it.
     label
         The column of readable names, or None.
@@ -180,22 +180,22 @@ class Digits:
 
     @property
     def most(self) -> int:
-        """Return how many places the digits can distinguish."""
+        """Return the largest number of places that the digits can tell apart."""
         return 10**self.width - 1
 
     @property
     def end(self) -> int:
-        """Return the digits of a code down to this level."""
+        """Return the number of digits in a code down to this level."""
         return self.start + self.width
 
 
 def region_level(spec: Spec) -> int:
-    """Return the level of the regions: one called `state` directly below the root, else the root."""
+    """Return the position of the level of regions: `state` if it is directly below the root, otherwise the root."""
     return int(len(spec.levels) > 1 and spec.levels[1].name.casefold() == "state")
 
 
 def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digits]:
-    """Determine the codes of all levels below the root.
+    """Return the digits of codes on every level below the root.
 
     Parameters
     ----------
@@ -230,5 +230,5 @@ def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digit
 
 
 def _roomy(children: int) -> int:
-    """Return enough digits for a place with many children."""
+    """Return a number of digits that suffices for a place with many more children than the average."""
     return max(3, len(str(8 * children)))

@@ -1,4 +1,4 @@
-"""Given totals of persons (or other units) in each region, and columns of wide tables."""
+"""Stated totals of persons (or other units) in each region, and columns of wide tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PERSONS_PER_BLOCK = PERSONS_PER_PLACE["block"]
 
 @dataclass(frozen=True)
 class SynthRegion:
-    """One region of the synthetic country.
+    """A region of the synthetic country, with its name, code and total.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class SynthRegion:
 
 
 def stated_regions(totals: Any = None) -> list[SynthRegion]:
-    """Return given totals: state populations in the 2020 census, or a table of the user.
+    """Return the regions with stated totals: states in the 2020 census, or a table of the user.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def _refuse_bad(names: list[str], codes: list[str]) -> None:
 
 
 def chosen(regions: Sequence[SynthRegion], names: Sequence[str]) -> list[SynthRegion]:
-    """Keep the regions with given names or codes.
+    """Return the regions with the given names or codes; refuse unknown ones.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def sized(
     places: int | None,
     per_place: int = PERSONS_PER_BLOCK,
 ) -> list[SynthRegion]:
-    """Set the number of places of every region, and scale the totals to a given sum.
+    """Return regions with a number of places each, and with totals scaled to a given sum.
 
     Where only places are given there are so many persons for each, and the other way round; sums are met exactly.
 
@@ -164,7 +164,7 @@ def share_out(total: int, weights: NDArray) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class WideTable:
-    """Columns from which every cell's count follows.
+    """The columns of a wide table, as linear functions of the counts of all cells.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class WideTable:
 
     @classmethod
     def of(cls, spec: Spec, cells: Cells) -> WideTable:
-        """Solve the sums of a spec, with zeros for free columns.
+        """Find whole columns that give every table of counts by the sums in a spec; columns left free are zero.
 
         Raises
         ------
@@ -225,7 +225,7 @@ class WideTable:
         return cls(names, whole)
 
     def columns(self, rows: dict[str, NDArray], cells: int) -> dict[str, NDArray]:
-        """Return one row per place from one row per occupied cell."""
+        """Return a wide table with one row for each place, given one row for each occupied cell."""
         leaf, at = np.unique(rows["leaf"], return_inverse=True)
         table = np.zeros((leaf.size, cells), np.int64)
         table[at, rows["cell"]] = rows["units"]

@@ -30,7 +30,7 @@ ROOT = "all"
 
 @dataclass(frozen=True)
 class RegionPlan:
-    """The plan of a region before anything is drawn.
+    """The plan of a region, made before anything is drawn: code, totals, and numbers of places.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class RegionPlan:
     before
         Places of every level of the layout in the regions before this one.
     first
-        Whether it is the first region: the one that also writes the root.
+        True for the first region, which also writes the root.
     """
 
     region: SynthRegion
@@ -52,16 +52,16 @@ class RegionPlan:
 
 @dataclass(frozen=True)
 class WriteRegion:
-    """The task of drawing and writing a region, from a seed and its code.
+    """The task of drawing and writing one region; a seed and the region's code determine the draw.
 
     Attributes
     ----------
     spec, layout
-        What is written, and how places are coded.
+        The spec of the data, and the digits of codes on every level.
     folder
         Holds the folders `places` and `records` or `counts`.
     seed
-        Of the whole country; every region has a generator of its own.
+        Seed of the whole country; every region has a generator of its own.
     """
 
     spec: Spec
@@ -70,7 +70,7 @@ class WriteRegion:
     seed: int
 
     def __call__(self, plan: RegionPlan) -> None:
-        """Write the region's parts."""
+        """Draw the region, and write its places and its counts or records."""
         rng = np.random.default_rng([self.seed, int(plan.region.code)])
         below = self.layout[len(self.layout) - len(plan.sizes) :]
         branch = grow(plan.sizes, [d.most for d in below], rng)
@@ -92,16 +92,16 @@ class WriteRegion:
 
     @cached_property
     def cells(self) -> Cells:
-        """Return the cells of one place."""
+        """Return the cells of a single place."""
         return build_cells(self.spec, Tree.from_columns([ROOT], [{}]))
 
     @cached_property
     def domain(self) -> PeopleDomain:
-        """Return the attributes in the form of the generator."""
+        """Return the attributes as a domain from which inhabitants are drawn."""
         return PeopleDomain.of(self.cells, self.spec.constraints.zeros)
 
     def _register(self, connection: Any, plan: RegionPlan, codes: dict[str, NDArray], leaves: int) -> None:
-        """Register tables of places and cells for joins."""
+        """Register tables of places and of cells in DuckDB, to which drawn rows are joined."""
         numbers = {f"c{i}": code for i, code in enumerate(codes.values())}
         connection.register("numbers", {"leaf": np.arange(leaves, dtype=np.int32), **numbers})
         width = {d.column: d.end for d in self.layout}  # the last level of a column has the longest codes
@@ -122,7 +122,7 @@ class WriteRegion:
         self._copy(connection, rows, self.folder / "places" / f"synthetic-{plan.region.code}.parquet")
 
     def _leaves(self, plan: RegionPlan) -> str:
-        """Return the SQL query of places of the last level, with readable names if wanted."""
+        """Return the SQL query of the places of the last level, with readable names if the spec declares them."""
         columns = {d.column: quoted(d.column) for d in self.layout}
         for depth, level in enumerate(self.spec.levels):
             if level.label and level.label not in columns:
@@ -137,7 +137,7 @@ class WriteRegion:
         return f"{literal(f'Synthetic {name} ')} || left({quoted(digits.column)}, {digits.end})"
 
     def _parents(self, plan: RegionPlan) -> str:
-        """Return the SQL query of places of every level with their parents."""
+        """Return the SQL query of the places of every level, each with its parent."""
         assert self.spec.parents is not None
         given, up = quoted(self.spec.parents.id), quoted(self.spec.parents.parent)
         rows = [f"SELECT '{ROOT}' AS {given}, '' AS {up}"] * plan.first
@@ -149,7 +149,7 @@ class WriteRegion:
         return f"SELECT * FROM ({' UNION ALL '.join(rows)}) ORDER BY ALL"
 
     def _records(self, drawn: Iterable[Sparse], rng: np.random.Generator) -> Iterator[dict[str, NDArray]]:
-        """Yield one row per unit, in random order within a part."""
+        """Yield tables with a row for each unit, in random order within a table."""
         for leaf, cell, count in _split_by_units(drawn, UNITS):
             order = rng.permutation(int(count.sum()))
             yield {"leaf": np.repeat(leaf, count)[order], "cell": np.repeat(cell, count)[order]}
@@ -177,7 +177,7 @@ class WriteRegion:
     def _write_households(
         self, connection: Any, plan: RegionPlan, drawn: Iterable[tuple[dict, dict]]
     ) -> None:
-        """Write both tables; the table of households holds the places."""
+        """Write the tables of households and of persons; the table of households holds the places."""
         keys = ", ".join(
             f"places.{quoted(column)}" for column in dict.fromkeys(d.column for d in self.layout)
         )
@@ -203,7 +203,7 @@ LABEL = "Synthetic: no person or place in it exists."
 
 
 def _gathered(drawn: Iterable[Sparse], rows: int) -> Iterator[Sparse]:
-    """Join small tables until they have enough rows, without splitting a place."""
+    """Join tables of occupied cells until each has enough rows, without splitting a place."""
     held: list[Sparse] = []
     for sparse in drawn:
         held.append(sparse)
@@ -219,7 +219,7 @@ def _joined(held: list[Sparse]) -> Sparse:
 
 
 def _split_by_units(drawn: Iterable[Sparse], units: int) -> Iterator[Sparse]:
-    """Split tables into pieces with a given number of units."""
+    """Split tables of occupied cells into pieces with a given number of units."""
     held = Sparse(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
     for sparse in drawn:
         held = _joined([held, sparse])

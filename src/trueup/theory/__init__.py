@@ -1,4 +1,4 @@
-"""Known results on the errors of reconciliation, from the laws of noise alone.
+"""Published results on the errors of reconciliation, computed from noise laws alone.
 
 Every function states its theorem. They follow Zhu, Van Hentenryck and Fioretto (2021), "Bias and variance of
 post-processing in differential privacy", and say where a result holds for more laws, or for weighted

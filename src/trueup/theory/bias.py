@@ -14,7 +14,7 @@ from trueup.theory.limits import outside_probability
 
 
 def error_operator(matrix: ArrayLike, variances: ArrayLike | None = None) -> NDArray[np.float64]:
-    """Return the matrix that maps noise to the error of the projection onto `matrix @ x = b`.
+    """Return the matrix (n, n) that maps noise to the error of the projection onto `matrix @ x = b`.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def error_operator(matrix: ArrayLike, variances: ArrayLike | None = None) -> NDA
 def projection_bias(
     matrix: ArrayLike, mean: ArrayLike = 0.0, variances: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    """Return the bias (counts) of the projection on `A x = b`: zero if the noise has mean zero.
+    """Return the bias (counts) of the projection onto `A x = b`, which is zero if the noise has mean zero.
 
     Theorem 7: program (P), the projection on the solutions of `A v = b`, is unbiased. The paper proves it
     for symmetric noise by reflection. The error is `error_operator @ noise`, so it holds for all noise of mean
@@ -68,7 +68,7 @@ def projection_bias(
     Parameters
     ----------
     matrix, variances
-        As in `error_operator`.
+        The parameters of `error_operator`.
     mean
         Mean of the noise (counts), (n,) or one number.
 
@@ -88,7 +88,7 @@ def projection_bias(
 def projection_covariance(
     matrix: ArrayLike, variances: ArrayLike, weights: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    """Return the covariance (n, n) (counts squared) of the error of the projection on `A x = b`.
+    """Return the covariance (n, n), in counts squared, of the error of the projection onto `A x = b`.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def projection_covariance(
 
 
 def nonnegative_bias_bound(law: Law, n: int, smallest: float, farthest: float) -> float:
-    """Bound (counts) on the bias of every count when the projection also keeps counts nonnegative.
+    """Return an upper bound on the bias of every count (counts) if the projection also keeps counts nonnegative.
 
     Theorem 11: the largest bias of program (P+) is at most `C' P(noise leaves the ball of radius r_m)`.
     Inside the ball no count can fall below zero, so (P+) is (P) there and its errors cancel by symmetry.
@@ -159,7 +159,7 @@ def nonnegative_bias_bound(law: Law, n: int, smallest: float, farthest: float) -
 
 
 class RegionEnds(NamedTuple):
-    """Distances of true counts from the ends of the feasible region of (P+).
+    """Distances from the true counts to the ends of the feasible region of program (P+).
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ class RegionEnds(NamedTuple):
 
 
 def region(x: ArrayLike, matrix: ArrayLike) -> RegionEnds:
-    """Return C' and the margin of true counts `x (n,)` under known sums `A x`; both are confidential.
+    """Return the distances C' and r_m of true counts `x (n,)` under known sums `A x`; both are confidential.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def region(x: ArrayLike, matrix: ArrayLike) -> RegionEnds:
 
 
 def _farthest(x: np.ndarray, a: np.ndarray, i: int) -> float:
-    """Return the largest change of count `i` within the region in both directions."""
+    """Return the largest change of count `i`, up or down, within the feasible region; infinite if it has no end."""
     changes = []
     for sign in (1.0, -1.0):
         cost = np.zeros(x.size)
@@ -227,7 +227,7 @@ def _farthest(x: np.ndarray, a: np.ndarray, i: int) -> float:
 
 
 def bias_bound(law: Law, x: ArrayLike, matrix: ArrayLike) -> float:
-    """Bound the bias (counts) of every count under (P+), for equal noise on every count.
+    """Return an upper bound on the bias (counts) of every count under (P+), for equal noise on all counts.
 
     It is `C' P(noise outside the ball of radius r)`, with r the margin of the region in place of the smallest count, which it is
     never below. It is as confidential as the counts.

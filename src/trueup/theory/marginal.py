@@ -44,7 +44,7 @@ MASS_LEFT_OUT = 1e-18
 
 
 class Noise(Law, Protocol):
-    """A law with a mass and four moments."""
+    """A noise law with probability mass or density, and with four moments."""
 
     @property
     def fourth_moment(self) -> float:
@@ -52,17 +52,17 @@ class Noise(Law, Protocol):
         ...
 
     def pmf(self, noise: ArrayLike) -> Reals:
-        """Return the mass (density for a continuous law) at `noise`."""
+        """Return the probability mass (or density) of the law at `noise`."""
         ...
 
 
 def characteristic(law: Law, t: NDArray) -> Reals:
-    """Return the mean of `cos(t noise)` at frequencies `t` (per count), real since laws are symmetric about zero.
+    """Return the mean of `cos(t noise)` at frequencies `t` (per count), which is real because laws are symmetric.
 
     Raises
     ------
     SpecError
-        For a law of which none is known.
+        If no characteristic function is known for the law.
 
     Examples
     --------
@@ -100,13 +100,13 @@ class MarginalError:
 
     @property
     def variance(self) -> float:
-        """Return the variance (counts squared): `(1 - 1/n)` times the noise's for n equal parts (Theorem 12)."""
+        """Return the variance (counts squared) of the error: for n equal parts, `(1 - 1/n)` times that of the noise."""
         rest = sum(count * law.variance for law, count in self.others)
         return (1 - self.share) ** 2 * self.own.variance + self.share**2 * rest
 
     @property
     def kurtosis(self) -> float:
-        """Return the fourth central moment divided by the squared variance."""
+        """Return the kurtosis: the fourth central moment divided by the squared variance."""
         if not self.variance > 0:
             return nan
         excess = (1 - self.share) ** 4 * _fourth_cumulant(self.own)
@@ -122,7 +122,7 @@ class MarginalError:
         return np.clip(find(x.ravel()), 0.0, 1.0).reshape(x.shape)
 
     def density(self, error: ArrayLike) -> Reals:
-        """Return the density of a continuous error at `error` (per count)."""
+        """Return the density (per count) of a continuous error at `error`."""
         if self.discrete or not self.others:
             raise SpecError(
                 f"an error that is a sum of '{self.own.name}' noise has no density",
@@ -134,11 +134,11 @@ class MarginalError:
 
     @property
     def discrete(self) -> bool:
-        """Return True if the noise is on the integers."""
+        """Return True if the noise takes only integer values."""
         return self.own.discrete
 
     def characteristic(self, t: NDArray) -> Reals:
-        """Return the mean of `cos(t error)`."""
+        """Return the mean of `cos(t error)` at frequencies `t` (per count)."""
         result = characteristic(self.own, (1 - self.share) * t)
         for law, count in self.others:
             result = result * characteristic(law, self.share * t) ** count
@@ -157,7 +157,7 @@ class MarginalError:
 
     @cached_property
     def _grid(self) -> tuple[float, Reals, Reals]:
-        """Return half length L, with distribution function and density at GRID + 1 points from -L to L."""
+        """Return a half width L, and distribution function and density of the error on a grid from -L to L."""
         length = _reach(self.variance, [self.own, *(law for law, _ in self.others)])
         k = np.arange(GRID_POINTS // 2 + 1)
         phi = self.characteristic(k * pi / length) * np.where(
@@ -176,7 +176,7 @@ class MarginalError:
         return np.concatenate([self._others_at_least((1 - self.share) * k, part) @ mass for part in pieces])
 
     def _others_at_least(self, own: Reals, x: Reals) -> Reals:
-        """Return `P(R >= (own - x) / w)`; a bound within rounding of a whole number counts as whole."""
+        """Return `P(R >= (own - x) / w)`, where R is the sum of the other parts' noise; near-integers count as integers."""
         first, upper = self._others_tail
         rounding = ROUNDING * (np.abs(own) + np.abs(x))
         at = np.ceil((own - x - rounding) / self.share) - first
@@ -184,7 +184,7 @@ class MarginalError:
 
     @cached_property
     def _others_tail(self) -> tuple[int, Reals]:
-        """Return the upper tail of R from its first value."""
+        """Return the smallest value considered of R, and the upper tail probabilities from there on."""
         variance = sum(count * law.variance for law, count in self.others)
         half = ceil(_reach(variance, [law for law, _ in self.others]))
         size = 1 << (2 * half + 1).bit_length()
@@ -198,7 +198,7 @@ class MarginalError:
 
 
 def projected_error(law: Noise, n: int) -> MarginalError:
-    """Return the law of a count's error after projecting n equal parts onto their known total.
+    """Return the law of one count's error after projection of n equal parts onto their known total.
 
     Theorem 12: with independent noise eta_1, ..., eta_n on the parts, the error of part i after program
     (P_S) is distributed as `((n - 1) eta_i - sum_{j != i} eta_j) / n`, of variance `(1 - 1/n) Var(eta)`.
@@ -233,7 +233,7 @@ def projected_error(law: Noise, n: int) -> MarginalError:
 
 
 def weighted_error(laws: Sequence[Noise], i: int) -> MarginalError:
-    """Return the law of part i's error after projecting parts with unequal noise onto their known total.
+    """Return the law of part i's error after projection of parts with unequal noise onto their known total.
 
     Theorem 12 for weighted least squares: part i takes the share `V_i / sum V` of the joint deviation, and
     its variance is `V_i (1 - V_i / sum V)`.
@@ -243,7 +243,7 @@ def weighted_error(laws: Sequence[Noise], i: int) -> MarginalError:
     laws
         Noise of every part; all on the integers or all continuous.
     i
-        Which part.
+        Position of the part.
 
     Raises
     ------
@@ -269,7 +269,7 @@ def weighted_error(laws: Sequence[Noise], i: int) -> MarginalError:
 
 
 def projected_variances(variances: ArrayLike) -> Reals:
-    """Return variances (counts squared) of all parts' errors after weighted projection.
+    """Return the variances (counts squared) of the errors of all parts after weighted projection.
 
     Theorem 12 for unequal variances: `V_i (1 - V_i / sum V)`. Theorem 13: for n equal parts it is
     `V (1 - 1/n)`, which grows with n and tends to V, so a part among many siblings is less precise than one
@@ -295,6 +295,6 @@ def _fourth_cumulant(law: Noise) -> float:
 
 
 def _reach(variance: float, laws: Sequence[Noise]) -> float:
-    """Return a distance (counts) beyond which a weighted sum of such noise has negligible mass."""
+    """Return a distance (counts) beyond which a weighted sum of given noise has negligible mass."""
     widest = max(-float(law.quantile(MASS_LEFT_OUT)) for law in laws)
     return max(widest, 10 * sqrt(variance)) + 2 * sqrt(variance) + 1.0

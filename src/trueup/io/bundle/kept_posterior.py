@@ -46,7 +46,7 @@ def read_posterior(folder: str | Path, *, memory: int | None = None) -> Posterio
     Returns
     -------
     Posterior
-        With draws `(chains, draws, n)`, method, diagnostics and promise as they were written.
+        The posterior with draws `(chains, draws, n)`, method, diagnostics and promise as they were written.
 
     Raises
     ------

@@ -140,7 +140,7 @@ def tabulate_by_parts(
     Raises
     ------
     DataError
-        As `read_counts`. No message holds a count.
+        In the same cases as `read_counts`. No message holds a count.
     TrueupError
         If memory and disk do not suffice.
     BundleError

@@ -64,7 +64,7 @@ def cells_named(
     Raises
     ------
     DataError
-        As `read_counts`.
+        In the same cases as `read_counts`.
     """
     named = row_columns(spec)
     if spec.table.kind == "records":

@@ -1,4 +1,4 @@
-"""Blocks of a page: sections of texts, facts, tables, figures and charts, without markup.
+"""Blocks of a page, without markup: sections of texts, facts, tables, pictures and charts.
 
 Each kind of block has the template of its name in `templates/blocks/`. Everything in a chart stands at percentages, so that it
 fits any screen while its text keeps its size, and the style sheet owns the colours. Series differ in shape as well as in colour.
@@ -26,7 +26,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Shape:
-    """One place on a map: outline, shade, text and keys."""
+    """A place on a map: outline, shade, text and key."""
 
     path: str
     shade: int
@@ -36,20 +36,20 @@ class Shape:
 
 @dataclass(frozen=True)
 class Map:
-    """A map of places.
+    """A map of places, each shaded by a value.
 
     Attributes
     ----------
     message, caption
-        What it says, for those who do not see it; how to read it.
+        Text of what the map shows, for readers who do not see it, and a caption on how to read it.
     width, height
-        Of the drawing.
+        Size of the drawing.
     shapes
         One for each place.
     legend
-        What each shade means.
+        Meaning of each shade.
     level
-        Of which places the shapes are.
+        Level of the places.
     unmatched
         Places without a shape and shapes of no place, in words.
     """
@@ -67,7 +67,7 @@ class Map:
 
 @dataclass(frozen=True)
 class DrawnMarks:
-    """A point as drawn: position, value, and ends of its whisker (percent)."""
+    """The position of a point in a chart, and the ends of its error bar, in percent."""
 
     x: float
     y: float
@@ -77,16 +77,16 @@ class DrawnMarks:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart of several series over named places, with an axis of values.
+    """A chart of several series over named places, with one axis of values.
 
     Attributes
     ----------
     message
-        What it says, for those who do not see it.
+        Text of what the chart shows, for readers who do not see it.
     caption
-        How to read it.
+        Sentence on how to read it.
     across
-        What the places are.
+        Name of what the places are.
     places
         Their names, left to right; each may have a second line.
     axis
@@ -95,7 +95,7 @@ class Chart:
         For each name its style, which it has on every chart of a page, and its points by place, None where
         there is none.
     joined
-        Whether the points of a series are joined: places have an order.
+        True to join the points of a series, if places have an order.
     reference
         A value that is marked by a line of its own, and what it is.
     """
@@ -111,7 +111,7 @@ class Chart:
     reference: tuple[float, str] | None = None
 
     def drawn(self, number: int) -> list[DrawnMarks | None]:
-        """Return the points of a series as drawn."""
+        """Return the positions of the points in a series; None for a missing point."""
         shift = _SPREAD * ((number + 0.5) / len(self.series) - 0.5)
         width = 100 / len(self.places)
         return [
@@ -120,17 +120,17 @@ class Chart:
         ]
 
     def lines(self, number: int) -> list[tuple[DrawnMarks, DrawnMarks]]:
-        """Return the pairs of neighbouring points of a series that are joined by lines."""
+        """Return the pairs of neighbouring points in a series between which a line is drawn."""
         found = pairwise(self.drawn(number)) if self.joined else []
         return [(a, b) for a, b in found if a is not None and b is not None]
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """Return the height (percent from the top) and text of every tick."""
+        """Return the distance from the top (percent) and the text of every tick."""
         return [(round(100 - place, 2), text) for place, text in self.axis.ticks]
 
     def height(self, value: float) -> float:
-        """Return the height of a value, in percent from the top."""
+        """Return the distance of a value from the top of the chart, in percent."""
         return round(100 - self.axis.place(value), 2)
 
     def _drawn(self, x: float, value: float, error: float) -> DrawnMarks:
@@ -153,7 +153,7 @@ def chart(
     from_zero: bool = True,
     reference: tuple[float, str] | None = None,
 ) -> Chart:
-    """Make a chart of each series over the places.
+    """Return a chart of each series of points over the named places.
 
     A series without any point is left out, and the others keep the styles that they have beside it.
 
@@ -176,7 +176,7 @@ def chart(
 
 @dataclass(frozen=True, init=False)
 class Text:
-    """Paragraphs of text."""
+    """Paragraphs of plain text."""
 
     kind: ClassVar[str] = "text"
     paragraphs: tuple[str, ...]
@@ -195,7 +195,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class FoldedText:
-    """Paragraphs that are folded under one line."""
+    """Paragraphs that are hidden under one line until a reader opens them."""
 
     kind: ClassVar[str] = "fold"
     summary: str
@@ -204,7 +204,7 @@ class FoldedText:
 
 @dataclass(frozen=True)
 class Facts:
-    """Terms with their values."""
+    """Pairs of a term and its value, shown as a list."""
 
     kind: ClassVar[str] = "facts"
     rows: tuple[tuple[str, str], ...]
@@ -212,7 +212,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its heading with the unit, and one text per row."""
+    """A column of a table: heading with unit, and a text for each row."""
 
     heading: str
     cells: Sequence[str]
@@ -221,20 +221,20 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; its first column names the rows.
+    """A table of texts, in which the first column names the rows.
 
     Attributes
     ----------
     caption
-        What it shows.
+        Sentence on what it shows.
     columns
         Columns of equal length.
     note
-        What a reader must know of it, such as that rows are left out.
+        Note that a reader needs, such as that rows are left out.
     summary
         If given, the table is folded away under this line, and can be searched and sorted.
     unfolded
-        Whether a folding table starts open.
+        True if a folding table starts open.
     """
 
     kind: ClassVar[str] = "table"
@@ -252,7 +252,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Links:
-    """Files beside the page, with their contents."""
+    """Names of files beside the page, and words on what each contains."""
 
     kind: ClassVar[str] = "links"
     rows: tuple[tuple[str, str], ...]
@@ -263,7 +263,7 @@ Block = Text | Notice | FoldedText | Facts | Table | Links | Figure | Chart | Ri
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with its blocks; `id` is its anchor."""
+    """A section of a page: heading, blocks, and `id` as the anchor of links."""
 
     id: str
     heading: str
@@ -272,12 +272,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A whole report.
+    """The content of a whole report.
 
     Attributes
     ----------
     title, subtitle
-        What the report is about, and what kind of report it is.
+        Subject of the report, and the kind of report.
     warning
         If given, stands above everything else.
     summary
@@ -285,7 +285,7 @@ class Page:
     sections
         The body, in order.
     opening
-        What it says in plain words, a paragraph each.
+        The report in plain words, one text for each paragraph.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Maps of places: shapes are read, matched with a level, and shaded by margins of error.
+"""Maps of places: outlines are read, matched with a level, and shaded by margin of error.
 
 Corners are rounded to a grid one by one: neighbours round a common border to the same points, so that simplified shapes
 still fit together. Points that repeat, or lie between two others on a straight line, are left out.
@@ -38,20 +38,20 @@ Ring = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Outlines:
-    """The places of a level on a grid.
+    """Outlines of the places of a level, on a grid of integers.
 
     Attributes
     ----------
     level
-        Of which places the shapes are.
+        Level of the places.
     width, height
-        Of the grid.
+        Width and height of the grid.
     paths
         The outline of each place that has one.
     without
         The places that have none.
     strays
-        What the property that names the places says of each shape that is of none.
+        Texts of the naming property of shapes that belong to no place.
     """
 
     level: str
@@ -63,7 +63,7 @@ class Outlines:
 
     @property
     def unmatched(self) -> str:
-        """Return sentences on places without shapes and shapes without places."""
+        """Return sentences on places that have no shape, and on shapes that have no place."""
         said = {"Places without a shape": self.without, "Shapes of no place": self.strays}
         return " ".join(f"{what}: {_abridged_names(names)}." for what, names in said.items() if names)
 
@@ -74,7 +74,7 @@ def _abridged_names(names: Sequence[str]) -> str:
 
 
 def read_shapes(path: str | Path) -> list[Mapping[str, Any]]:
-    """Read the features of a GeoJSON file."""
+    """Return the polygons of a GeoJSON file, each with its properties."""
     try:
         held = json.loads(Path(path).read_text(encoding="utf-8"))
         features = [f for f in held["features"] if f["geometry"]["type"] in _POLYGONS]
@@ -94,7 +94,7 @@ def read_shapes(path: str | Path) -> list[Mapping[str, Any]]:
 def matched(
     cells: Cells, features: Sequence[Mapping[str, Any]]
 ) -> tuple[str, str, dict[int, Mapping[str, Any]]]:
-    """Find the level of the shapes, by a property that holds the keys of its places.
+    """Find the level whose keys of places stand in a property of the shapes.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def _keys(cells: Cells, level: str) -> Iterator[dict[str, int]]:
 
 
 def outlines(cells: Cells, features: Sequence[Mapping[str, Any]]) -> Outlines:
-    """Draw the outlines of places within `MAX_OUTLINE_CHARACTERS` characters.
+    """Return the outlines of places on the finest grid that needs at most `MAX_OUTLINE_CHARACTERS` characters.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def _rings(geometry: Mapping[str, Any]) -> Iterator[Ring]:
 
 
 def _paths(rings: Mapping[int, Sequence[Ring]], width: int) -> tuple[int, dict[int, str]]:
-    """Return outlines on a grid of given width, and the height of the grid."""
+    """Return the height of a grid of given width, and the outline of every place on it."""
     points = np.concatenate([ring for held in rings.values() for ring in held])
     degrees = np.abs(points[:, 0]).max() <= 180 and np.abs(points[:, 1]).max() <= 90
     if degrees:
@@ -184,7 +184,7 @@ def _paths(rings: Mapping[int, Sequence[Ring]], width: int) -> tuple[int, dict[i
 
 
 def _western_end(longitudes: NDArray) -> float:
-    """Return the longitude at the widest gap without land, where the map begins.
+    """Return the longitude east of the widest gap without land, where the map begins.
 
     Examples
     --------
@@ -197,18 +197,18 @@ def _western_end(longitudes: NDArray) -> float:
 
 
 def _eastward(points: NDArray, west: float) -> NDArray:
-    """Return degrees east of the western end, and north."""
+    """Return points as degrees east of the western end, and degrees north."""
     return np.column_stack([np.mod(points[:, 0] - west, 360), points[:, 1]])
 
 
 def _dot(ring: Ring) -> str:
-    """Return a square for a place smaller than the grid."""
+    """Return the outline of a unit square, for a place smaller than a step of the grid."""
     x, y = np.floor(ring.mean(0)).astype(int)
     return f"M{x} {y}l1 0l0 1l-1 0z"
 
 
 def _path(ring: Ring) -> str:
-    """Return a closed outline on the grid; empty if it is too small."""
+    """Return the outline of a ring on the grid; empty if the ring is too small."""
     grid = np.rint(ring).astype(int)
     grid = grid[np.r_[True, (np.diff(grid, axis=0) != 0).any(1)]]
     if len(grid) > 2:
@@ -229,16 +229,16 @@ def draw_map(
     unit: str,
     confidence: str,
 ) -> Map:
-    """Draw a map of the shapes' places, each shaded by its margin of error as a share of its count.
+    """Return a map of places, each shaded by its margin of error as a share of the count.
 
     Parameters
     ----------
     features
-        Of a GeoJSON file.
+        Features of a GeoJSON file.
     counts, margins
-        By level: released counts and their margins of error.
+        Released counts and their margins of error, by level.
     unit, confidence
-        What is counted, and of which level the margins are.
+        Unit that is counted, and confidence of the margins.
     """
     drawing = outlines(cells, features)
     level, paths = drawing.level, drawing.paths
@@ -275,7 +275,7 @@ def draw_map(
 
 
 def shaded_by_count(certain: Map, cells: Cells, held: NDArray, unit: str, confidence: str) -> Map:
-    """Draw the places of a map shaded by the fifths of their counts."""
+    """Return a map of places, shaded by five classes of counts with equally many places."""
     at = {key: place for place, key in enumerate(cells.tree.labels(certain.level))}
     shown = np.array([at[shape.key] for shape in certain.shapes])
     ends = np.unique(np.quantile(held[shown], [0.2, 0.4, 0.6, 0.8], method="inverted_cdf"))

@@ -1,4 +1,4 @@
-"""Pictures with named rows over one axis of values, written as SVG.
+"""Pictures of named rows over a common axis of values, drawn as SVG.
 
 Marks stand at percentages of the axis, so a picture fits any screen while its text keeps its size;
 the style sheet owns the colours, so light, dark and print need no second drawing.
@@ -21,7 +21,7 @@ Shape = Literal["bar", "thin", "join", "tick", "circle", "diamond", "text"]
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark at a value, or between two values."""
+    """A mark in a picture, at a value or between two values."""
 
     shape: Shape
     at: float
@@ -31,7 +31,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class PictureAxis:
-    """An axis of values from `low` to `high` with their unit.
+    """An axis of values from `low` to `high`, with its title.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class PictureAxis:
 
     @classmethod
     def around(cls, values: Sequence[float], title: str) -> PictureAxis:
-        """Return an axis that spans values, from and to round numbers."""
+        """Return an axis that contains the values, from one round number to another."""
         lowest, highest = min(values), max(values)
         step = _round_step((highest - lowest) or 1.0)
         low, high = step * floor(lowest / step), step * ceil(highest / step)
@@ -55,31 +55,31 @@ class PictureAxis:
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """Return place (percent of the width) and text of every tick."""
+        """Return the distance from the left (percent of the width) and the text of every tick."""
         steps = range(round(self.low / self.step), round(self.high / self.step) + 1)
         return [(self.place(i * self.step), number(float(f"{i * self.step:.6g}"))) for i in steps]
 
     def place(self, value: float) -> float:
-        """Return the place of a value, in percent of the width."""
+        """Return the distance of a value from the left, in percent of the width."""
         return round(100 * (value - self.low) / (self.high - self.low), 2)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture with named rows over one axis.
+    """A picture of named rows over a common axis of values.
 
     Attributes
     ----------
     message
-        What it says, for those who do not see it.
+        Text of what the picture shows, for readers who do not see it.
     caption
-        How to read it.
+        Sentence on how to read it.
     axis
         The axis of values.
     rows
         Name and marks of each row.
     legend
-        What each shape stands for; empty where there is one only.
+        Meaning of each shape of mark; empty if there is only one.
     """
 
     kind: ClassVar[str] = "figure"
@@ -91,7 +91,7 @@ class Figure:
 
 
 def bars(values: Mapping[str, tuple[float, str]], unit: str, message: str, caption: str) -> Figure:
-    """Draw a bar from zero for each value, with a text at its end."""
+    """Return a picture with a bar from zero for each value, and a text at the end of the bar."""
     rows = ((name, (Mark("bar", 0, v), Mark("text", v, text=text))) for name, (v, text) in values.items())
     room = 1.15  # for the text at the end of the longest bar
     axis = PictureAxis.around([0, *(room * v for v, _ in values.values())], unit)
@@ -105,14 +105,14 @@ def before_after(
     message: str,
     caption: str,
 ) -> Figure:
-    """Draw two joined points for each row, or only the second."""
+    """Return a picture with two joined points in each row, or with the second alone."""
     axis = PictureAxis.around([0, *(v for pair in values.values() for v in pair if v is not None)], unit)
     rows = tuple((name, _pair(*pair)) for name, pair in values.items())
     return Figure(message, caption, axis, rows, (("diamond", names[0]), ("circle", names[1])))
 
 
 def strips(values: Mapping[str, Sequence[float]], unit: str, message: str, caption: str) -> Figure:
-    """Draw for each row its 5, 25, 50, 75 and 95 % quantiles."""
+    """Return a picture with the 5, 25, 50, 75 and 95 % quantiles of each row."""
     axis = PictureAxis.around([0, *(v for row in values.values() for v in row)], unit)
     rows = tuple((name, _strip(*row)) for name, row in values.items())
     return Figure(
@@ -132,7 +132,7 @@ def _strip(q05: float, q25: float, q50: float, q75: float, q95: float) -> tuple[
 
 
 def _round_step(span: float) -> float:
-    """Return the largest of 1, 2, 5 x 10^k that gives at least four steps."""
+    """Return the largest step of the form 1, 2 or 5 times 10^k that divides a span into at least four."""
     power = 10.0 ** floor(log10(span / 4))
     return power * max(lead for lead in (1, 2, 5) if lead * power <= span / 4)
 
@@ -145,16 +145,16 @@ BINS_OF_DRAWS = 24
 
 @dataclass(frozen=True)
 class Ridge:
-    """One row of a ridgeline picture.
+    """A row of a ridgeline picture: the curve of a distribution, with marks.
 
     Attributes
     ----------
     name, note
-        Whose values they are, and a smaller line below.
+        Name of the row, and a smaller line below.
     edges, heights
         Steps of the curve, from 0 to 1: one edge more than heights; no heights for a value that is known, without a curve.
     marks
-        What is drawn below it.
+        Marks drawn below the curve.
     """
 
     name: str
@@ -166,12 +166,12 @@ class Ridge:
 
 @dataclass(frozen=True)
 class Ridges:
-    """A picture of ridgelines.
+    """A picture of the distributions of several counts, as rows of curves.
 
     Attributes
     ----------
     message, caption
-        What it says, for those who do not see it; how to read it.
+        Text of what the picture shows, for readers who do not see it, and a caption on how to read it.
     axis
         The axis of values; a dashed line stands at zero.
     rows, legend
@@ -186,7 +186,7 @@ class Ridges:
     legend: tuple[tuple[Shape, str], ...]
 
     def outline(self, row: Ridge) -> str:
-        """Return the corners of a curve, in percent of its row."""
+        """Return the corners of a row's curve, in percent of the width and of the row's height."""
         steps = zip(row.edges[:-1], row.edges[1:], row.heights, strict=True)
         corners = [(x, 100 - 92 * h) for low, high, h in steps for x in (low, high)]
         closed = [(row.edges[0], 100), *corners, (row.edges[-1], 100)]
@@ -196,14 +196,14 @@ class Ridges:
 def steps(
     values: NDArray, masses: NDArray, whole: bool, most: int = MOST_BINS
 ) -> tuple[list[float], list[float]]:
-    """Combine masses of values in order into at most a given number of steps.
+    """Combine a distribution's masses into at most `most` steps; return edges and heights of the steps.
 
     Parameters
     ----------
     values, masses
         `(v,)` each.
     whole
-        Whether values are whole numbers, each as wide as 1.
+        True if values are whole numbers, each as wide as 1.
     most
         Most steps.
 

@@ -1,4 +1,4 @@
-"""Text of numbers, units and names for readers."""
+"""Texts for numbers, units and names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLURALS = {"child": "children", "man": "men", "woman": "women", "person": "pers
 
 
 def number(value: float) -> str:
-    """Return a number as text: whole ones in full, others to three digits, with thousands and a true minus.
+    """Return a number as text: whole numbers in full, others to three digits, with separators of thousands.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def number(value: float) -> str:
 
 
 def numbers(values: NDArray) -> list[str]:
-    """Return a column of numbers with equal decimals; a dash for missing ones.
+    """Return a column of numbers as texts with equal decimals, and a dash for missing numbers.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def numbers(values: NDArray) -> list[str]:
 
 
 def _decimals(values: NDArray) -> int:
-    """Return the number of decimals: two, one for numbers in the hundreds, more for small ones."""
+    """Return the number of decimals for a column: 0 for whole numbers, 1 from 100 on, otherwise 2 or more."""
     if (values == np.floor(values)).all():
         return 0
     largest = float(np.abs(values).max())
@@ -54,7 +54,7 @@ def _decimals(values: NDArray) -> int:
 
 
 def exact(amount: Fraction) -> str:
-    """Return an exact amount as text, with a decimal number rounded up if it is not whole.
+    """Return an exact amount as text, followed by a decimal number, rounded up, if it is not whole.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def exact(amount: Fraction) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage.
+    """Return a share as text in per cent.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def percent(share: float) -> str:
 
 
 def plural(unit: str) -> str:
-    """Name several units.
+    """Return the plural of a unit's name.
 
     Examples
     --------
@@ -94,12 +94,12 @@ def plural(unit: str) -> str:
 
 
 def plain(name: str) -> str:
-    """Return a name of the spec as readable words."""
+    """Return a name of the spec with blanks in place of underscores."""
     return name.replace("_", " ")
 
 
 def table_name(margin: Margin) -> str:
-    """Name a marginal table.
+    """Return the name of a marginal table, such as `county by age and sex`.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def table_name(margin: Margin) -> str:
 
 
 def listing(names: Iterable[str]) -> str:
-    """Join names into a list.
+    """Return names as one list in words.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def listing(names: Iterable[str]) -> str:
 
 
 def said(value: Any) -> str:
-    """Return a parameter or a statistic as readable text."""
+    """Return a parameter or a statistic as text for readers."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float | np.number):

@@ -1,1 +1,1 @@
-"""One page for each kind of record."""
+"""The report page of each kind of result."""

@@ -170,7 +170,7 @@ def _assessment_facts(record: Assessment) -> tuple[tuple[str, str], ...]:
 
 
 def _truncation(record: Assessment) -> tuple[tuple[str, str], ...]:
-    """Return the row on records that the limit of a unit leaves out; empty without a limit."""
+    """Return a row of text on the records dropped by the limit of each unit; empty if there is no limit."""
     if "records dropped" not in record.stats:
         return ()
     most, dropped = record.stats["records of a unit, at most"], record.stats["records dropped"]
@@ -184,7 +184,7 @@ def _truncation(record: Assessment) -> tuple[tuple[str, str], ...]:
 
 
 def _other_bounds(record: Assessment) -> tuple[tuple[str, str], ...]:
-    """Return words for how many records each limit would leave out."""
+    """Return a row of text on the number of records that each other limit would drop; empty if unknown."""
     found = record.stats.get("records that bounds drop")
     if not found:
         return ()
@@ -227,7 +227,7 @@ def _found(record: Assessment) -> Section:
 
 
 def _beyond(flag: Flag) -> float:
-    """Return by how much a flag's figure exceeds its limit."""
+    """Return the amount by which the figure of a flag exceeds its limit."""
     return abs(flag.value) - flag.limit if flag.what == "bias" else flag.limit - flag.value
 
 
@@ -242,7 +242,7 @@ def _methods(view: AssessmentView) -> Section:
 
 
 def _not_drawn(view: AssessmentView) -> tuple[str, ...]:
-    """Return words for the counts that are in tables but in no chart."""
+    """Return sentences on methods and tables that the charts leave out."""
     found = []
     if len(view.names) > MAX_SERIES:
         found.append(f"Charts show the first {MAX_SERIES} methods; the tables hold all.")

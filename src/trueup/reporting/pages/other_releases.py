@@ -20,7 +20,7 @@ from trueup.reporting.sections.origin import Ledger, checks, glossary, making, o
 
 
 def parts_page(release: StoredRelease, spec: Spec, ledger: Ledger, level: float | str = "90%") -> Page:
-    """Lay out the report of a release by parts."""
+    """Return the report page of a release by parts."""
     unit = plural(spec.table.counts)
     return Page(
         spec.title,
@@ -106,7 +106,7 @@ CLAIM = "No guarantee is claimed."
 
 
 def published_page(release: Release, spec: Spec, ledger: Ledger) -> Page:
-    """Lay out the report."""
+    """Return the report page of whole counts that fit tables which somebody else published."""
     unit = plural(spec.table.counts)
     return Page(
         spec.title,
@@ -136,7 +136,7 @@ def published_page(release: Release, spec: Spec, ledger: Ledger) -> Page:
 
 
 def published_tables_page(measurements: Measurements, spec: Spec, ledger: Ledger) -> Page:
-    """Lay out the report of the tables themselves."""
+    """Return the report page of tables that somebody else published."""
     cells, unit = measurements.cells, plural(spec.table.counts)
     margins = dict.fromkeys(canonical(cells, h.margin) for h in measurements.headers)
     text = Text(f"What was published; '{HIDDEN}' where that is no number.")
@@ -173,7 +173,7 @@ def _claimed(measurements: Measurements) -> Section:
 
 
 def _made(measurements: Measurements) -> Section:
-    """Return the section on how each table was made."""
+    """Return the section on how each published table was made."""
     facts = dict.fromkeys(
         (f"{plain(h.query)}, {table_name(h.margin)}", h.law.sentence())
         for h in measurements.headers
@@ -205,7 +205,7 @@ def _published_table(release: Release, margin: Margin, unit: str) -> Table:
 
 
 def _published(measurements: Measurements, margin: Margin, at: slice, unit: str) -> list[Column]:
-    """Return the column of published values of some groups, if there are any."""
+    """Return a column with the published values of some groups, or an empty list if all are hidden."""
     shown = measurements.shown(margin)
     hidden = np.ma.getmaskarray(shown)
     if hidden.all():

@@ -78,7 +78,7 @@ _ASSUMED = {
 
 
 def _assumed(posterior: Posterior) -> str:
-    """Return words for the assumed prior."""
+    """Return words for the prior on which the posterior is based."""
     given = posterior.method.get("prior")
     name = "flat" if given is None else str(dict(given)["name"])
     return _ASSUMED.get(name, posterior.prior.removeprefix("the "))
@@ -98,7 +98,7 @@ _PERTURBED = (
 
 
 def _reading(posterior: Posterior, *, perturbed: bool) -> Section:
-    """Return the section on how to read the page."""
+    """Return the section on how to read the posterior."""
     first, last = _PERTURBED if perturbed else _NOISY
     return Section(
         "reading",
@@ -119,7 +119,7 @@ def _reading(posterior: Posterior, *, perturbed: bool) -> Section:
 
 
 def _making(posterior: Posterior, spec: Spec) -> Section:
-    """Return the section on method, parameters, cautions, and the digest of the source."""
+    """Return the section on method, parameters, cautions, and the digest of the measurements."""
     parameters = [
         (plain(k).capitalize(), said(v)) for k, v in sorted(posterior.method.items()) if k != "method"
     ]
@@ -167,7 +167,7 @@ _WORDS = {
 
 
 def _words(posterior: Posterior, *, published: bool) -> Section:
-    """Explain the words of the page."""
+    """Return the section that explains the words used on the page."""
     left = ("Noisy count", *(() if posterior.released is not None else ("Released count",)))
     left = left if published else ("Published count",)
     words = Facts(tuple((word, text) for word, text in _WORDS.items() if word not in left))
@@ -175,7 +175,7 @@ def _words(posterior: Posterior, *, published: bool) -> Section:
 
 
 def tables(posterior: Posterior, unit: str, *, published: bool = False) -> Section:
-    """Return a summary table of every margin."""
+    """Return the section with a summary table of every margin."""
     margins = list(dict.fromkeys([*posterior.drawn.marginals, *posterior.cells.finest_tables]))
     text = Text(
         "Mean, standard deviation, median and interval of every true count, the probability of the interval itself, "
@@ -232,7 +232,7 @@ def _published(
 
 
 def ratios(posterior: Posterior, noisy: str = "noisy count") -> Section | None:
-    """Return the ratios of the spec with their Fieller sets."""
+    """Return the section on the ratios in the spec, with Fieller confidence sets; None without ratios."""
     if not posterior.ratios:
         return None
     columns = posterior.ratio_summary()

@@ -1,4 +1,4 @@
-"""The report of a release."""
+"""The report page of a release."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def release_page(
 
 
 def refuse_map(shapes: object) -> None:
-    """Refuse shapes for a page without single counts."""
+    """Refuse shapes of places for a report that shows no single counts."""
     if shapes is not None:
         raise SpecError(
             "shapes of places are given for a release in several parts",
@@ -107,7 +107,7 @@ def release_map(
     level: float | str,
     features: Sequence[Mapping[str, Any]],
 ) -> Map:
-    """Draw the places of a release by the certainty of their counts.
+    """Return a map of the places of a release, shaded by the certainty of counts; None without shapes.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def _typical(release: Release, unit: str, level: float | str) -> list[tuple[str,
 
 
 def measurements_page(measurements: Measurements, spec: Spec, ledger: Ledger) -> Page:
-    """Lay out the report of measurements."""
+    """Return the report page of measurements."""
     if measurements.guarantee.kind == "none":
         from trueup.reporting.pages.other_releases import published_tables_page
 
@@ -173,7 +173,7 @@ def measurements_page(measurements: Measurements, spec: Spec, ledger: Ledger) ->
 
 
 def warning(measurements: Measurements) -> str:
-    """Return a warning if the noise protects nobody."""
+    """Return a warning that simulated noise protects nobody; empty for real noise."""
     if not measurements.simulation:
         return ""
     return (
@@ -197,7 +197,7 @@ _NAMES = ("Smallest", "5 % quantile", "25 % quantile", "Median", "75 % quantile"
 
 
 def adjustments(release: Release, unit: str) -> Section:
-    """Show how far released counts are from the noisy counts."""
+    """Return the section on the distances between released and noisy counts."""
     heading = "What reconciliation changed"
     changes = _changes(release)
     if not changes:
@@ -212,7 +212,7 @@ def adjustments(release: Release, unit: str) -> Section:
 
 
 def _kept_rules(release: Release) -> str:
-    """Return the sentence on the other rules that were kept."""
+    """Return words for other rules that reconciliation kept, such as whole numbers."""
     facts = {"whole": release.checks.get("whole numbers"), "not negative": (release.counts >= 0).all()}
     kept = " and ".join(name for name, holds in facts.items() if holds)
     return f" and keep them {kept}," if kept else ""

@@ -24,7 +24,7 @@ MAX_PLOTTED_GROUPS = 12
 
 
 def coverage(view: AssessmentView) -> Section | None:
-    """Show how often intervals contain the true count; return None without interval rules."""
+    """Return the section on how often intervals contain the true count; None without interval rules."""
     charts = [
         drawn
         for rule, claim in view.record.intervals.items()
@@ -78,7 +78,7 @@ def _lengths(view: AssessmentView) -> Table:
 
 
 def fairness(view: AssessmentView) -> Section | None:
-    """Compare groups that should have the same accuracy; return None if there are none."""
+    """Return the section that compares groups which should be equally accurate; None without groups."""
     rows = view.record.rows(budget=view.budget.label)
     kinds = dict.fromkeys((str(level), str(by)) for level, by in zip(rows["level"], rows["by"]))
     groups = [(level, by) for level, by in kinds if by not in ("level", "size")]
@@ -140,7 +140,7 @@ def _dispersion(view: AssessmentView) -> Table:
 
 
 def decisions(view: AssessmentView) -> Section | None:
-    """Show how often thresholds and ranks are decided wrongly; return None if neither is known."""
+    """Return the section on wrong decisions by thresholds and ranks; None if neither was assessed."""
     sides = view.record.rows(statistic="wrong side", by="level")
     ranks = view.record.rows(statistic="wrong rank", by="level")
     tables = []
@@ -170,7 +170,7 @@ def _share_table(view: AssessmentView, caption: str, rows: Columns, about: str) 
 
 
 def additivity(view: AssessmentView) -> Section | None:
-    """Show by how much published parts differ from their sums; return None if that was not computed."""
+    """Return the section on distances between a count and the sum of its published parts; None if not computed."""
     rows = view.record.rows(statistic="missed by parts", by="size")
     if not len(rows["value"]):
         return None
@@ -194,7 +194,7 @@ def additivity(view: AssessmentView) -> Section | None:
 
 
 def errors_of_ratios(view: AssessmentView) -> Section | None:
-    """Show errors of the ratio of two linked tables; return None if the spec has one table."""
+    """Return the section on errors of the ratio of two linked tables; None if the spec has one table."""
     bias = view.record.rows(statistic="bias of the ratio", by="level")
     if not len(bias["value"]):
         return None
@@ -214,7 +214,7 @@ def errors_of_ratios(view: AssessmentView) -> Section | None:
 
 
 def differences(view: AssessmentView) -> Section | None:
-    """Compare every method with the first on the same noise; return None for a single method."""
+    """Return the section that compares every method with the first on the same noise; None for one method."""
     if len(view.names) < 2:
         return None
     parts = [

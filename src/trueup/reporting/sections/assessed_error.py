@@ -28,7 +28,7 @@ _QUANTILES = tuple(f"quantile {p:g} of the error" for p in (0.05, 0.25, 0.5, 0.7
 
 
 def by_size(view: AssessmentView) -> Section:
-    """Show bias and error by size of the true count, for each table."""
+    """Return the section on bias and error by size of the true count, for each table."""
     blocks: list[Block] = [
         Text(
             "Small and large counts fare differently. A method that keeps counts from falling below zero can only "
@@ -69,7 +69,7 @@ def _size_charts(view: AssessmentView, margin: Margin) -> Iterator[Chart]:
 
 
 def by_level(view: AssessmentView) -> Section:
-    """Compare the errors of the tables."""
+    """Return the section that compares the errors of the tables."""
     levels = [str(m) for m in view.drawn]
     found = [view.points("rmse", by="level", level=level, units=["all"]) for level in levels]
     series = {name: [row[name][0] for row in found] for name in view.names}
@@ -115,7 +115,7 @@ def _first(rows: Columns) -> str:
 
 
 def residuals(view: AssessmentView) -> Section:
-    """Show how errors are distributed, table by table."""
+    """Return the section on the distribution of errors in each table."""
     blocks: list[Block] = []
     for margin in reversed(view.drawn):
         found = [view.points(q, by="level", level=str(margin), units=["all"]) for q in _QUANTILES]
@@ -138,7 +138,7 @@ def residuals(view: AssessmentView) -> Section:
 
 
 def budgets(view: AssessmentView) -> Section | None:
-    """Show the effect of a larger budget; return None for a single budget."""
+    """Return the section on the effect of a larger budget; None if there is only one budget."""
     budgets = sorted(view.record.budgets, key=lambda b: b.scale)
     if len(budgets) < 2:
         return None
@@ -176,7 +176,7 @@ WHISKERS = (
 
 
 class AssessmentView:
-    """An assessment at one budget, the one nearest to the spec's own."""
+    """An assessment as a report shows it: at one budget, the one nearest to the spec's."""
 
     def __init__(self, record: Assessment, spec: Spec) -> None:
         self.record, self.unit = record, plural(spec.table.counts)
@@ -185,7 +185,7 @@ class AssessmentView:
         self.names = [method.label for method in record.methods]
 
     def points(self, statistic: str, *, by: str, level: str, units: Sequence[str], about: str | None = None):
-        """Return for each method its points, one per unit; None if it has none."""
+        """Return for each method a list with one point per unit, or None where there is no figure."""
         held = self._lookup(statistic, by, level, about)
         return {name: [held.get((name, unit)) for unit in units] for name in self.names}
 
@@ -196,7 +196,7 @@ class AssessmentView:
         return {(str(m), str(u)): (float(v), float(e)) for m, u, v, e in values}
 
     def classes(self, by: str, level: str) -> dict[str, int]:
-        """Return the names of a level's classes, with their numbers of counts."""
+        """Return the names of a level's classes, and the number of counts in each."""
         rows = self.record.rows(
             statistic="bias", by=by, level=level, budget=self.budget.label, method=self.names[0]
         )
@@ -204,50 +204,50 @@ class AssessmentView:
 
     @property
     def drawn(self) -> list[Margin]:
-        """Return the tables that charts show: level totals, and the finest table."""
+        """Return the tables that charts show: totals on every level, and the finest table."""
         finest = self.record.levels[-1]
         return [m for m in self.record.levels if not m.attributes or m == finest]
 
     def parent(self, margin: Margin) -> str:
-        """Return the level above that of a margin."""
+        """Return the name of the level above that of a margin."""
         return plain(self.places[self.places.index(margin.level) - 1])
 
     @property
     def at(self) -> str:
-        """Return words for the budget that is shown, if there are several."""
+        """Return a sentence that names the budget shown, if there are several."""
         return f" Shown at {self.budget.label}." if len(self.record.budgets) > 1 else ""
 
 
 def places_of(classes: dict[str, int], margin: Margin) -> list[tuple[str, str]]:
-    """Return names of classes for a chart, with their numbers of groups."""
+    """Return the name of each class for a chart, with the number of groups in it."""
     return [(name.replace("-", "–"), f"{n:,} {named(margin, n)}") for name, n in classes.items()]
 
 
 def counts_of(margin: Margin) -> str:
-    """Return words for the counts of a table: `block counts`, `block counts by sex`."""
+    """Return words for the counts of a table, such as `block counts` or `block counts by sex`."""
     return table_name(margin).replace(plain(margin.level), f"{plain(margin.level)} counts", 1)
 
 
 def named(margin: Margin, n: int) -> str:
-    """Return words for the groups of a table."""
+    """Return a noun for n groups of a table: counts, or places of a level."""
     one = "count" if margin.attributes else plain(margin.level)
     return one if n == 1 else plural(one)
 
 
 def with_error(rows: Columns) -> list[str]:
-    """Return figures with their Monte Carlo errors as text."""
+    """Return figures as texts with Monte Carlo errors."""
     return [
         f"{number(three_digits(v))} ± {error_digit(e, v)}" for v, e in zip(rows["value"], rows["mc_error"])
     ]
 
 
 def three_digits(value: float) -> float:
-    """Return a value to three digits, the precision of Monte Carlo figures."""
+    """Return a value rounded to three digits, which is the precision of Monte Carlo figures."""
     return float(f"{value:.3g}")
 
 
 def extreme(series: dict, places: Sequence[str], unit: str) -> str:
-    """Return the value of a chart with the largest size, and its position."""
+    """Return words for the value of largest size in a chart, and where it stands."""
     every = [
         (abs(p[0]), p[0], name, place)
         for name, row in series.items()

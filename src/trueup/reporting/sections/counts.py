@@ -1,4 +1,4 @@
-"""Section with the counts: one searchable table for each published margin."""
+"""Section with all counts: a table with a search field for each published margin."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_UNFOLDED_ROWS = 60
 
 
 def released_counts(release: Release, unit: str, level: float | str = "90%") -> Section:
-    """Show the released counts of every published table beside their noisy counts."""
+    """Return the section with the released counts of every published table, beside the noisy counts."""
     text = Text(
         "Each released count stands beside the noisy count that was measured, if any, and its margin of error: the "
         f"distance within which the true count lies in {read_confidence(level)} of 100 cases, by forecast."
@@ -38,7 +38,7 @@ def released_counts(release: Release, unit: str, level: float | str = "90%") -> 
 
 
 def noisy_counts(measurements: Measurements, unit: str) -> Section:
-    """Show the noisy counts as they were drawn."""
+    """Return the section with the noisy counts as they were drawn."""
     text = Text(
         "These counts carry the noise that protects the data. They may be negative, and the counts of the "
         "parts need not add up to the count of the whole: reconciliation sees to that."
@@ -55,7 +55,7 @@ def noisy_counts(measurements: Measurements, unit: str) -> Section:
 
 
 def enumerated(measurements: Measurements) -> Section:
-    """Show the counts that are published exactly."""
+    """Return the section with the counts that are published exactly."""
     exact = [h for h in measurements.headers if h.exact]
     if not exact:
         text = Text("Nothing. Every published count comes from noisy counts.")
@@ -110,7 +110,7 @@ def counts_table(
 
 
 def _place_columns(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
-    """Return the columns that name every group: place, code and attribute values."""
+    """Return the columns that name every group of a margin: place, code and attribute values."""
     shape = cells.margin_shape(margin)
     place, *values = np.unravel_index(np.arange(shown.stop), shape)
     level = cells.tree.level(margin.level)
@@ -126,13 +126,13 @@ def _place_columns(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
 
 
 def _told_apart(names: list[str], codes: list[str]) -> list[str]:
-    """Return names, followed by the code where several places have the same name."""
+    """Return names, each followed by its code if several places have that name."""
     times = Counter(names)
     return [name if times[name] == 1 else f"{name} ({code})" for name, code in zip(names, codes)]
 
 
 def names_with_parents(cells: Cells, level: int, places: NDArray) -> list[str] | None:
-    """Return readable names of places, each followed by its parent's if that has one."""
+    """Return readable names of places, each followed by that of its parent if there is one; None without names."""
     tree = cells.tree
     if not tree.names or tree.names[level] is None:
         return None

@@ -1,4 +1,4 @@
-"""Section on expected error: the noise, and the error after least squares."""
+"""Section on the errors to expect: from the noise alone, and after least squares."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def noise_margin(law: Law) -> float:
 
 
 def _deviation(law: Law) -> float:
-    """Return the standard deviation of the noise of a count; NaN if it has no law of its own."""
+    """Return the standard deviation (counts) of the noise of one count; NaN if the law is for several counts together."""
     return float(np.sqrt(law.variance)) if law.factors else nan
 
 
 def of_margin(measurements: Measurements, margin: Margin) -> list[tuple[Measured, NDArray]]:
-    """Return header and values of every measurement of a margin, masked where not measured."""
+    """Return the header and the values of every measurement of a margin; groups that were not measured are masked."""
     pairs = zip(measurements.headers, measurements.values)
     same = ((h, v) for h, v in pairs if canonical(measurements.cells, h.margin) == margin)
     return [(header, _spread(header, values, measurements.cells.size(margin))) for header, values in same]
 
 
 def noise_error(measurements: Measurements, unit: str) -> Section:
-    """Show the margins of error of the noise alone."""
+    """Return the section with the margins of error of the noise alone."""
     noisy = [h for h in measurements.headers if not h.exact]
     columns = (
         Column("Noisy table", [f"{plain(h.query)}, {table_name(h.margin)}" for h in noisy]),
@@ -69,7 +69,7 @@ def noise_error(measurements: Measurements, unit: str) -> Section:
 
 
 def release_error(release: Release, unit: str) -> Section:
-    """Show the expected error of every published table."""
+    """Return the section on the expected error of every published table."""
     section = _closed_form(release, unit)
     return Section(
         section.id, section.heading, (*expected_blocks(_of_published(release), unit), *section.blocks)
@@ -77,14 +77,14 @@ def release_error(release: Release, unit: str) -> Section:
 
 
 def _of_published(release: Release) -> ExpectedErrors | None:
-    """Return the errors of published tables, without those of sums over them."""
+    """Return the expected errors of published tables alone; None if they were not simulated."""
     if (found := release.expected) is None:
         return None
     return replace(found, classes=tuple(c for c in found.classes if c.table in release.published))
 
 
 def expected_blocks(expected: ExpectedErrors | None, unit: str) -> tuple[Text | Table, ...]:
-    """Return the expected errors by table and size of the released count; empty if they were not simulated."""
+    """Return blocks with the expected errors by table and size of the released count; empty if not simulated."""
     if expected is None:
         return ()
     if not expected.classes:
@@ -117,7 +117,7 @@ def expected_blocks(expected: ExpectedErrors | None, unit: str) -> tuple[Text | 
 
 
 def _closed_form(release: Release, unit: str) -> Section:
-    """Return the least-squares error or, if it has no formula, that of the noise alone."""
+    """Return the section on least-squares errors or, if the method has no formula, on the noise alone."""
     if not release.errors:
         section = noise_error(release.measurements, unit)
         text = Text(
@@ -175,7 +175,7 @@ def _picture(release: Release, margins: Sequence[Margin], unit: str) -> Figure:
 
 
 def _noise(measurements: Measurements, margin: Margin) -> float | None:
-    """Return the smallest margin of noise among the measurements of a margin; None if it was not measured."""
+    """Return the smallest margin of error (counts) among the measurements of a margin; None if it was not measured."""
     found = [noise_margin(header.law) for header, _ in of_margin(measurements, margin)]
     return min(found, default=None)
 

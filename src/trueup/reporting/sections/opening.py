@@ -1,4 +1,4 @@
-"""Opening of a release's report in plain words: what is protected, what it cost, and who publishes it."""
+"""Opening of a release's report in plain words: what is protected, what it cost, and who publishes the counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LETTER = {"epsilon": "epsilon", "rho": "rho (zero-concentrated)"}
 
 
 def total_loss(guarantee: Guarantee) -> str:
-    """Return the total privacy loss in one line, or who states it."""
+    """Return the total privacy loss as one line, or the statement that there is none to give."""
     if guarantee.kind == "none" or (not guarantee.charges and guarantee.kind == "dp"):
         return guarantee.line
     delta = f", delta = {exact(guarantee.delta)}" if guarantee.delta else ""
@@ -52,7 +52,7 @@ def protected(guarantee: Guarantee) -> Section:
 
 
 def cost(measurements: Measurements | Release) -> Section:
-    """Show the exact privacy loss of every noisy table, and its share of the total."""
+    """Return the section on the exact privacy loss of every noisy table, and its share of the total."""
     guarantee = measurements.guarantee
     if not guarantee.charges and guarantee.kind == "dp":
         return Section("cost", "What it cost", (Text(*guarantee.sentences),))
@@ -65,7 +65,7 @@ def cost(measurements: Measurements | Release) -> Section:
 
 
 def laws(measurements: Measurements | Release) -> Facts:
-    """Return the law of noise of every noisy table."""
+    """Return the noise law of every noisy table, as pairs of the table's name and a sentence."""
     noisy = (h for h in measurements.headers if not h.exact)
     return Facts(
         tuple((f"Noise of {plain(h.query)}, {table_name(h.margin)}", h.law.sentence()) for h in noisy)
@@ -73,7 +73,7 @@ def laws(measurements: Measurements | Release) -> Facts:
 
 
 def _factor(guarantee: Guarantee) -> tuple[str, ...]:
-    """Return the sentence on what a pure epsilon means for a probability."""
+    """Return a sentence on the change in probabilities that a pure epsilon allows; empty without one."""
     if guarantee.currency != "epsilon" or guarantee.delta:
         return ()
     if guarantee.kind == "dp":
@@ -130,7 +130,7 @@ def _name(charge: Charge) -> str:
 
 
 def _share(charge: Charge, guarantee: Guarantee) -> Fraction:
-    """Return a charge's share of the total in the total's currency: a pure epsilon amounts to a rho of epsilon^2 / 2."""
+    """Return a charge as a share of the total; under a total in rho, a pure epsilon counts as epsilon^2 / 2."""
     same = charge.currency == guarantee.currency
     amount = charge.amount if same else charge.amount**2 / 2
     return amount / guarantee.amount if guarantee.amount else Fraction(0)
@@ -164,7 +164,7 @@ def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
 
 
 def _of_change(guarantee: Guarantee) -> str:
-    """Return the loss of the smallest change that invariants allow, if it exceeds that of one step."""
+    """Return words for the loss of the smallest change that invariants allow, if that takes more than one step."""
     if guarantee.change is None or guarantee.change.steps < 2:
         return ""
     loss, steps = outward(guarantee.change.amount, 3), guarantee.change.steps
@@ -173,7 +173,7 @@ def _of_change(guarantee: Guarantee) -> str:
 
 
 def _by(release: Release, margin: Margin) -> str:
-    """Return the words for a table's rows: its level and attributes, without the level if it has a single place."""
+    """Return words for the rows of a table: level and attributes, without a level that has a single place."""
     if not _is_whole(release, margin.level):
         return f"by {table_name(margin)}"
     return plain(f"by {listing(margin.attributes)}" if margin.attributes else "in all") + str(
@@ -186,18 +186,18 @@ def _is_whole(release: Release, level: str) -> bool:
 
 
 def counted(spec: Spec | None, unit: str) -> str:
-    """Return words for what is counted: `visits (at most 5 of each patient)`."""
+    """Return words for the counted units with the limit on each, such as `visits (at most 5 of each patient)`."""
     most = limited(spec) if spec else ""
     return f"{unit} ({most})" if most else unit
 
 
 def counted_line(spec: Spec, unit: str) -> tuple[tuple[str, str], ...]:
-    """Return a line on the limit on each unit's records, if there is one."""
+    """Return a row of text on the limit on each unit's records; empty if there is no limit."""
     return (("Counted", f"{counted(spec, unit)}; others are left out"),) if limited(spec) else ()
 
 
 def what_is_left_out(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
-    """Return the note on records that a limit leaves out, if there is one."""
+    """Return sentences on the records that a limit leaves out; empty if there is no limit."""
     spec = release.spec
     if spec is None or not (most := limited(spec)):
         return ()
@@ -219,7 +219,7 @@ def what_is_left_out(release: Release, unit: str, level: float | str) -> tuple[s
 
 
 def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
-    """Return the margins of error of each level, or of the first tables by attributes."""
+    """Return words for the margins of error on each level or, without totals, in the first tables by attributes."""
 
     def uncertain(tables: Iterable[Margin]) -> dict[Margin, tuple[float, float]]:
         return {m: reach for m in tables if (reach := margins_of(release, m, level)) and reach[1] > 0}
@@ -242,7 +242,7 @@ def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
 
 
 def margins_of(release: Release, margin: Margin, level: float | str) -> tuple[float, float] | None:
-    """Return the smallest and largest margin of error (counts) of a table, if any is known."""
+    """Return the smallest and the largest margin of error (counts) in a table; None if none is known."""
     if release.parts > 1:
         classes = release.expected.tables.get(margin) if release.expected else None
         errors = np.array([c.margin(read_confidence(level)) for c in classes or ()], dtype=float)
@@ -258,7 +258,7 @@ def _margin_range(low: float, high: float) -> str:
 
 
 def about(spec: Spec, release: Release) -> Section:
-    """Return the section on the publisher and the files."""
+    """Return the section on the publisher and on the files beside the report."""
     given = spec.about.model_dump(exclude_none=True)
     rows = tuple((name.capitalize(), text) for name, text in given.items())
     alone = release.published if release.parts == 1 else ()

@@ -1,4 +1,4 @@
-"""Closing sections: how a record was made, its source, and a glossary."""
+"""Closing sections of a report: how the counts were made, from what, and a glossary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CHECKS = {
 
 
 def checks(release: Release) -> Section:
-    """Show the rules that were checked on the final counts."""
+    """Return the section on the rules that were checked on the released counts."""
     names = sorted(release.checks)
     table = Table(
         "Rules checked on the final counts, independently of the method that made them",
@@ -48,20 +48,20 @@ def checks(release: Release) -> Section:
 
 
 def passed(release: Release) -> str:
-    """Return how many of the claimed checks passed."""
+    """Return words for the number of claimed checks that passed."""
     claimed = [holds for name, holds in release.checks.items() if holds or name != _WHOLE]
     return f"{sum(claimed)} of {len(claimed)}"
 
 
 def _result(name: str, holds: bool) -> str:
-    """Return the result of a check in words; a method that gave fractions claims no whole numbers."""
+    """Return the result of a check as words; a method with fractional counts claims no whole numbers."""
     if holds:
         return "✓ holds"
     return "– not claimed: the method's counts are continuous" if name == _WHOLE else "✗ does not hold"
 
 
 def making(release: Release, spec: Spec, unit: str) -> Section:
-    """Return the section on rules, laws, method and its figures."""
+    """Return the section on rules, noise laws, and the method with its statistics."""
     parameters = sorted(item for item in release.method.items() if item[0] != "method")
     blocks: tuple[Block, ...] = (
         Facts(
@@ -79,7 +79,7 @@ def making(release: Release, spec: Spec, unit: str) -> Section:
 
 
 def _readings(spec: Spec) -> tuple[Text, ...]:
-    """Return how attribute values were read, if rows do not hold them as listed."""
+    """Return sentences on how attribute values were read, for attributes that are not read as listed."""
     return tuple(
         Text(f"How values of {plain(a.name)} were read: {'; '.join(_reading(a))}.")
         for a in spec.attributes
@@ -99,12 +99,12 @@ def _reading(attribute: AttributePart) -> list[str]:
 
 
 def noise_making(measurements: Measurements) -> Section:
-    """Return the section on the laws of the noise."""
+    """Return the section on the noise laws of the measurements."""
     return Section("making", "How the noise was made", (laws(measurements),))
 
 
 def origin(measurements: Measurements | Release, spec: Spec, ledger: Ledger) -> Section:
-    """Return the section on version, digests and the ledger's entry."""
+    """Return the section on version, digests, and the entry in the ledger."""
     facts = (
         ("Software", f"trueup {__version__}"),
         ("Dataset", spec.table.name),
@@ -118,7 +118,7 @@ def origin(measurements: Measurements | Release, spec: Spec, ledger: Ledger) -> 
 
 
 def stated_rules(part: ConstraintsPart) -> Iterator[str]:
-    """Return every constraint in words."""
+    """Return a sentence for every constraint of a spec."""
     yield "parts add up to their wholes"
     if part.nonnegative:
         yield "no count is negative"
@@ -193,7 +193,7 @@ _TOLD_IF_ZERO = {"passed", "moves_known_to_connect", "dropped_mass"}
 
 
 def reported(stats: Mapping[str, Any], besides: Collection[str] = ()) -> list[tuple[str, str]]:
-    """Return the figures of a method that are not shown elsewhere."""
+    """Return names and values of a method's statistics that are not shown elsewhere in the report."""
     left = {*_TOLD_ELSEWHERE, *besides}
     return [
         (_REPORTED.get(name, plain(name).capitalize()), said(value))
@@ -203,7 +203,7 @@ def reported(stats: Mapping[str, Any], besides: Collection[str] = ()) -> list[tu
 
 
 def _is_zero(value: Any) -> bool:
-    """Return True for zero, False and empty values."""
+    """Return True if a value is zero, False or empty."""
     return isinstance(value, int | float | str | list | tuple | dict | np.number) and not value
 
 
@@ -253,6 +253,6 @@ _INVARIANT = (
 
 
 def glossary(guarantee: Guarantee) -> Section:
-    """Explain the words of the page."""
+    """Return the section that explains the words used on the page."""
     words = (*_WORDS, _INVARIANT) if guarantee.kind == "invariant" else _WORDS
     return Section("words", "Words used on this page", (Facts(words),))

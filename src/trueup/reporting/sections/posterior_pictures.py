@@ -1,4 +1,4 @@
-"""Pictures of a posterior: ridgelines, and intervals beside published values."""
+"""Pictures of a posterior: curves of distributions, and intervals beside published values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_ROWS = 30
 
 
 class PosteriorView:
-    """The finest counts as pictures show them: summary, names and published values."""
+    """The finest counts of a posterior, prepared for pictures: summary, names and published values."""
 
     def __init__(self, posterior: Posterior, unit: str, *, published: bool = False) -> None:
         self.posterior, self.unit, self.published = posterior, unit, published
@@ -43,28 +43,28 @@ class PosteriorView:
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
-        """Return a mask `(n,)` of the counts without a published number."""
+        """Return a mask `(n,)` of counts for which no number was published."""
         return np.zeros(len(self.by_size), bool) if self.noisy is None else ~np.isfinite(self.noisy)
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """Return a mask `(n,)` of the counts with a single possible value, or a single value in all draws."""
+        """Return a mask `(n,)` of counts that have one possible value, or the same value in all draws."""
         return self.table["sd"] < 1e-9
 
     @property
     def known_words(self) -> str:
-        """Return words for counts with a single value."""
+        """Return words for how a count with a single value is known: exactly, or the same in every draw."""
         return "known to the unit" if self.exact is not None else "the same in every draw"
 
     @property
     def by_doubt(self) -> NDArray:
-        """Return cells in order of uncertainty, hidden ones first."""
+        """Return cells in order of uncertainty, with hidden counts first."""
         width = self.table["high"] - self.table["low"]
         return np.lexsort((self.table["mean"], -width, ~self.hidden, self.known))
 
     @property
     def origin(self) -> tuple[str, NDArray]:
-        """Return the values from which differences are taken: released counts, noisy counts or medians."""
+        """Return the name and the values `(n,)` from which differences are taken: released, noisy or median counts."""
         if self.posterior.released is not None:
             return "released count", self.posterior.released
         if self.noisy is not None and np.isfinite(self.noisy).all():
@@ -73,7 +73,7 @@ class PosteriorView:
 
     @property
     def exact(self) -> Marginals | None:
-        """Return exact masses of the finest counts, if the method has them."""
+        """Return exact marginals of the finest counts, or None if the method has only draws."""
         tables = self.posterior.cells.finest_tables
         return self.posterior.drawn.marginals.get(tables[0]) if len(tables) == 1 else None
 
@@ -82,7 +82,7 @@ class PosteriorView:
         return cell_name(self.posterior.cells, cell)
 
     def masses(self, cell: int) -> tuple[NDArray, NDArray]:
-        """Return values of a count in increasing order, with their probabilities."""
+        """Return the values of a count in increasing order, and their probabilities."""
         if self.exact is not None:
             return self.exact.pmf(cell)
         values, times = np.unique(self.posterior.draws[..., cell], return_counts=True)
@@ -104,7 +104,7 @@ def cell_name(cells: Cells, cell: int) -> str:
 
 
 def shapes(view: PosteriorView) -> Section:
-    """Return ridgelines of the smallest, the largest and the least certain counts."""
+    """Return the section with ridgelines of the smallest and the largest, or of the least certain counts."""
     origin, at = view.origin
     rows = tuple(_ridge(view, cell, float(at[cell])) for cell in _shown(view))
     lowest, highest = min(r.edges[0] for r in rows), max(r.edges[-1] for r in rows)
@@ -132,7 +132,7 @@ def shapes(view: PosteriorView) -> Section:
 
 
 def _hidden(view: PosteriorView) -> tuple[str, ...]:
-    """Return the sentence on hidden published counts, and on those that are known all the same."""
+    """Return sentences on published values that are hidden, and on counts that are certain all the same."""
     if not view.published or view.noisy is None:
         return ()
     hidden, known, n = view.hidden, view.known, len(view.by_size)
@@ -144,7 +144,7 @@ def _hidden(view: PosteriorView) -> tuple[str, ...]:
 
 
 def _few(view: PosteriorView, rows: int) -> str:
-    """Return the counts that have a ridgeline."""
+    """Return the sentence that says which counts have a ridgeline."""
     order = "the least certain first" if view.published else "from the smallest to the largest"
     exact = f" One that is {view.known_words} is a tick without a curve." if view.known.any() else ""
     if rows == len(view.by_size):
@@ -168,7 +168,7 @@ def _legend(view: PosteriorView, noisy: bool) -> tuple[tuple[Shape, str], ...]:
 
 
 def _shown(view: PosteriorView) -> list[int]:
-    """Return the cells that have a ridgeline."""
+    """Return the cells to show as ridgelines: the requested ones, and the first and last in order."""
     order = view.by_doubt if view.published else view.by_size
     if len(order) <= 2 * RIDGELINES_A_SIDE + 2:
         return order.tolist()
@@ -199,7 +199,7 @@ def _ridge(view: PosteriorView, cell: int, origin: float) -> Ridge:
 
 
 def intervals(view: PosteriorView) -> Section | None:
-    """Return intervals of the largest counts beside their published values."""
+    """Return the section with intervals of the largest counts, beside published values."""
     origin, at = view.origin
     if origin == "median":
         return None

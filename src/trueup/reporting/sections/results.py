@@ -1,4 +1,4 @@
-"""First section of a report: ranked counts with their margins of error."""
+"""First section of a report: counts in order of size, with margins of error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OVERLAP = "Two bars whose lines overlap may in truth be equal, or the other way
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Values of `k` counts of a table with intervals, NaN if unknown."""
+    """Values of `k` counts of a table with the ends of intervals; NaN if unknown."""
 
     values: NDArray
     low: NDArray
@@ -55,7 +55,7 @@ class Known:
 def released_results(
     release: Release, unit: str, level: float | str, more: tuple[Block, ...] = ()
 ) -> Section:
-    """Show the released counts by place and by attribute, each with its margin of error."""
+    """Return the section with released counts by place and by attribute, with margins of error."""
 
     def known(margin: Margin) -> Known:
         counts, error = release.sums(margin), release.margin_of_error(margin, level)
@@ -74,7 +74,7 @@ def released_results(
 
 
 def posterior_results(posterior: Posterior, unit: str) -> Section:
-    """Show posterior means by place and by attribute, each with its interval."""
+    """Return the section with posterior means by place and by attribute, with intervals."""
 
     def known(margin: Margin) -> Known:
         found = posterior.summary(canonical(posterior.cells, margin))
@@ -90,13 +90,13 @@ def posterior_results(posterior: Posterior, unit: str) -> Section:
 
 
 def _interval_line(posterior: Posterior) -> str:
-    """Return the sentence on what the lines in the picture mean."""
+    """Return the sentence that says what the lines in the picture stand for."""
     what = f"Lines show {percent(posterior.level)} intervals of the posterior"
     return f"{what}, which the measurements contradict." if posterior.conflicts else f"{what}."
 
 
 def asked_results(posterior: Posterior, unit: str, areas: Mapping[str, NDArray] | None) -> Section | None:
-    """Show the requested areas and ratios; return None if there are none."""
+    """Return the section with requested areas and ratios; None if there are none."""
     line = _interval_line(posterior)
     figures = []
     if areas is not None:
@@ -120,7 +120,7 @@ def _asked(columns: Mapping[str, NDArray], names: list[str], what: str, unit: st
 
 
 def _tables(cells: Cells, levels: list[str], measured: Sequence[Margin] = ()) -> list[Margin]:
-    """Return the tables to show."""
+    """Return the margins to show first: places of each level that is not too large, and values of attributes."""
     if any(not attribute.partition and attribute.name != PERIOD for attribute in cells.attributes):
         return [Margin(cells.tree.levels[0], tuple(a.name for a in cells.attributes))]
     kept = cells.coarsest.attributes
@@ -193,7 +193,7 @@ def _marks(held: Known, at: int) -> Iterator[Mark]:
 
 
 def _names(cells: Cells, margin: Margin) -> list[str]:
-    """Return readable names of all groups."""
+    """Return readable names of all groups of a margin."""
     level = cells.tree.level(margin.level)
     places = np.arange(cells.tree.sizes[level])
     labels = names_with_parents(cells, level, places) or cells.tree.labels(margin.level)

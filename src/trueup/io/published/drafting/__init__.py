@@ -50,7 +50,7 @@ class PublishedDraft(NamedTuple):
     columns
         The names that the spec gives the columns of the list.
     files
-        Those that the spec reads.
+        Files that the spec reads.
     """
 
     text: str
@@ -71,7 +71,7 @@ def draft_published(
     files
         CSV, Parquet, xlsx or ods; of a workbook every sheet that holds a table.
     title
-        Of the spec.
+        Title of the spec.
     geography
         The list of places, if there is one: of parent pointers, or of the columns that the files have.
 

@@ -26,11 +26,11 @@ class RowNumbers(NamedTuple):
     ends
         `(rows, columns, 2)` the least and the most that each cell may stand for.
     base
-        Of which their rounding makes multiples; 1 for none.
+        Rounding base: numbers are multiples of it; 1 for none.
     noise
         The standard deviation of their noise, where the table tells it.
     is_noisy
-        Whether numbers with fractions tell that there is noise, and nothing tells how much.
+        True if numbers with fractions show that there is noise of unknown size.
     """
 
     ends: NDArray[np.float64]
@@ -47,7 +47,7 @@ class SumAgreement(NamedTuple):
     told, near
         Numbers that hidden ones do not leave open, and how many of these are near the sum.
     off, total
-        By how much the told ones are off together, and their sum (counts).
+        Sum of the deviations of the known numbers, and sum of these numbers (counts).
     """
 
     told: int

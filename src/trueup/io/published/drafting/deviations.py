@@ -42,7 +42,7 @@ class ListBeside(NamedTuple):
 def listed_variances(
     lists: Sequence[ListBeside], seen: Sequence[SeenTable]
 ) -> tuple[list[SeenTable], dict[str, str], list[str]]:
-    """Return tables without lists of noise, the variance that these give each name (a fraction in text), and what is said of it.
+    """Take lists of noise out of the tables; return the other tables, the variance of each name as text, and notes.
 
     Names are those of tables, of columns of values or of values of attributes.
     """

@@ -27,7 +27,7 @@ class Panel(NamedTuple):
     start, end
         Its rows, from the first to the one behind the last.
     header
-        Whether the row above is a header of its own.
+        True if the row above is a header of its own.
     """
 
     label: str

@@ -59,13 +59,13 @@ class SeenColumn(NamedTuple):
     Attributes
     ----------
     name, path
-        What the spec calls it, and the names of the header's rows above it.
+        Name in the spec, and the names in the header's rows above it.
     texts
         Its cells.
     blank
-        What stands in its cells where `texts` are blank: a code of zeros, of the whole.
+        Text of the cells for which `texts` are blank: a code of zeros that stands for the total.
     point
-        Whether a point is a decimal sign: the cells of its file are divided by commas.
+        True if a point is a decimal sign: the cells of the file are divided by commas.
     """
 
     name: str
@@ -86,7 +86,7 @@ class SeenTable(NamedTuple):
     Attributes
     ----------
     file, sheet
-        Where it stands.
+        File and sheet of the table.
     titles
         Texts above and below it.
     places, attributes, values, variance
@@ -94,9 +94,9 @@ class SeenTable(NamedTuple):
     ignored
         Columns that say nothing more, and why.
     headless
-        Whether it has no header.
+        True if it has no header.
     label, skip, below
-        Of a table among others in one file: its heading, and the rows above and below it.
+        For a table among others in one file: its heading, and the numbers of rows above and below it.
     left
         Columns of values that are left out, of earlier periods: they have codes, too.
     errors, error
@@ -110,9 +110,9 @@ class SeenTable(NamedTuple):
     only, constant
         Rows of it by what columns say, others left out; and columns that it lacks, with what they would say.
     fill
-        Whether blank keys repeat those above, as its columns of keys do here.
+        True if blank keys repeat those above, as its columns of keys do here.
     indents
-        What stands before names in their cells, where it differs: blanks, or marks such as `>>`.
+        Indents before names in their cells, if they differ: blanks, or marks such as `>>`.
     keys
         All columns that say something of rows: of places, of attributes, labels, and numbers that are no counts.
     """

@@ -25,11 +25,11 @@ class SummedGroups(NamedTuple):
     whole
         The one that holds all others; empty if there is none.
     inner
-        Those that hold some, with these.
+        Values that are sums of others, each with these others.
     open
-        Those that may do so, by numbers that do not decide it.
+        Values that may be sums of others, by numbers that do not decide it.
     larger
-        Of two values the one whose numbers are nowhere below the other's, and the other; empty if there is none.
+        The value that is never below the other one, and the other one, if there are two; otherwise empty.
     """
 
     whole: str = ""

@@ -41,13 +41,13 @@ class SumMissed(NamedTuple):
     label, own, sums
         The total whose parts are farthest off for its size, and the least and the most that it and its parts' sum may be.
     parts
-        What its parts are told apart by.
+        Attributes or level by which its parts are distinguished.
     missed, compared
-        How many totals are missed so, of how many.
+        Number of totals that are missed, and number compared.
     levels
-        Those of which one entry has rows, where the total and its parts are of two of them.
+        Levels whose rows one entry has, if the total and its parts are of two of them.
     listed
-        Whether the total and its parts are of two levels that a list of places tells.
+        True if the total and its parts are of two levels that a list of places distinguishes.
     """
 
     label: str

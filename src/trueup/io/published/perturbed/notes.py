@@ -54,7 +54,7 @@ def rows_kept(
     columns
         Its columns of text.
     values
-        Which of them hold values.
+        Names of the columns that hold values.
     short
         `(rows,)` which rows have fewer cells than the header.
     below

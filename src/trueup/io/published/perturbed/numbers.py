@@ -108,9 +108,9 @@ class Numbers(NamedTuple):
     by
         The convention.
     whole
-        Whether they must be whole.
+        True if numbers must be whole.
     unit
-        What 1 stands for (counts).
+        Number of counts for which a 1 stands.
     """
 
     by: Convention

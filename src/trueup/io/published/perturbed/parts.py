@@ -27,7 +27,7 @@ class SummedValue(NamedTuple):
 def summed_values(
     ends: NDArray[np.float64], variance: float, named: Mapping[int, tuple[int, ...]] = MappingProxyType({})
 ) -> list[SummedValue]:
-    r"""Return the values whose numbers are sums of those of others.
+    r"""Return the attribute values whose numbers are sums of the numbers of other values.
 
     That parts sum to a value, up to their rounding, is compared with that they are unrelated counts of its size, whose
     difference has at least the variance of Poisson counts. The ratio of both likelihoods has to exceed the number of
@@ -38,7 +38,7 @@ def summed_values(
     ends
         `(values, contexts, 2)` the least and the most that each number may stand for.
     variance
-        Of the perturbation of one number (counts squared).
+        Variance of the perturbation of one number (counts squared).
     named
         The parts that names tell of some values: one set each, so that numbers have to confirm no other.
 
