@@ -99,7 +99,9 @@ def _read_rational(value: object, what: str) -> Fraction:
     if isinstance(value, Rational) and not isinstance(value, bool):
         number = Fraction(int(value.numerator), int(value.denominator))
         if max(abs(number.numerator), number.denominator).bit_length() > 4 * _LONGEST:
-            raise SpecError(f"{what} has more than {_LONGEST:,} digits", needed="a number with fewer digits")
+            raise SpecError(
+                f"{what} has more than {_LONGEST:,} digits", needed=f"a number of at most {_LONGEST:,} digits"
+            )
         return number
     if isinstance(value, Decimal):
         return _read_rational(str(value), what)

@@ -116,7 +116,7 @@ MANY = "\n".join(["[constraints]", "linear = [" + ", ".join(f'"f <= {guess}"' fo
 
 def test_many_rules_in_one_spec_are_many_answers(tmp_path):
     analyst = Analyst(tmp_path)
-    with pytest.raises(BudgetError, match=f"at most {DEFAULT_UNLISTED_RULES} further checks"):
+    with pytest.raises(BudgetError, match=f"at most {DEFAULT_UNLISTED_RULES} new checks"):
         analyst.submit(MANY)
     assert not analyst.state.reserved
 

@@ -228,7 +228,7 @@ def test_a_prediction_that_changes_is_said_again(capsys):
     lines = LogLines()
     for sweeps, seconds in ((8, 10), (9, 11), (64, 45), (512, 180)):
         lines.watch(
-            f"the chains are too short; {sweeps} sweeps to a draw, about {seconds} seconds in all predicted"
+            f"the Markov chains are too short; {sweeps} sweeps to a draw, about {seconds} seconds in all predicted"
         )
     said = capsys.readouterr().err.splitlines()
     assert [line.split("; ")[1].split()[0] for line in said] == ["8", "64", "512"]

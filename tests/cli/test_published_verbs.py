@@ -128,7 +128,7 @@ def test_fractions_survive_the_bundle(tmp_path):
     [
         (["--table", "t.csv"], "--table has no effect without --perturbed"),
         ([], "no source is given"),
-        (["bundle", *map(str, GIVEN)], "together with another source"),
+        (["bundle", *map(str, GIVEN)], "together with 'bundle'"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given, word, tmp_path):

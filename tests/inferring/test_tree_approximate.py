@@ -297,7 +297,7 @@ def test_a_tree_that_has_no_time_is_refused_with_what_would_help(tier, rng, monk
     cells = states([3, 6])
     measured = noisy(cells, rng.poisson(40, cells.n), laplace_tree(cells), rng)
     monkeypatch.setattr(Deadline, "left", lambda deadline, share=1.0: -1.0)
-    with pytest.raises(ConvergenceError, match=r"allow.* more minutes"):
+    with pytest.raises(ConvergenceError, match=r"allow.* more .?minutes"):
         infer(measured, TreeExact(tier=tier), spec=tree_constraints(cells), draws=50)
 
 
@@ -324,7 +324,7 @@ def test_a_prior_that_no_grid_can_follow_is_refused_in_words(rng):
     """Forty parts of a mean of 300 under an exact total of 120."""
     laws = {Margin("part"): law_named("discrete-laplace")("1"), Margin("all"): law_named("exact")()}
     measured = noisy(star(40), np.full(40, 3), laws, rng)
-    with pytest.raises(ConvergenceError, match="could not be computed on grids"):
+    with pytest.raises(ConvergenceError, match="could not be approximated"):
         infer(
             measured,
             TreeExact(prior=Poisson(300.0), tier="approximate"),

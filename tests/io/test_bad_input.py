@@ -89,7 +89,7 @@ def test_places_without_parts_and_total_rows_are_read_by_parent_pointers():
 def test_a_place_below_the_level_of_its_table_is_refused():
     spec = POINTERS.replace('{ name = "area" }', '{ name = "land" }, { name = "area" }')
     last = COUNT.replace('"t"', '"u"').replace('"n"', '"n"')
-    with pytest.raises(DataError, match="does not occur down to level 'land'"):
+    with pytest.raises(DataError, match="is not a place of level 'land' or above"):
         read(
             spec + COUNT.replace('level = "area"', 'level = "land"') + last,
             "id,n\na1,1\n",

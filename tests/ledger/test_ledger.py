@@ -250,9 +250,9 @@ def test_four_processes_make_one_ledger(url):
 @pytest.mark.parametrize("name", ["", "  ", None, 3, "x" * 300, "a\nb"])
 def test_names_are_needed(tmp_path, name):
     ledger = ledger_at(str(tmp_path / "ledger.db"))
-    with pytest.raises(SpecError, match=r"the dataset|dataset is too long"):
+    with pytest.raises(SpecError, match=r"the dataset|dataset is"):
         reserve(ledger, 1, dataset=name)
-    with pytest.raises(SpecError, match=r"the analyst|analyst is too long"):
+    with pytest.raises(SpecError, match=r"the analyst|analyst is"):
         reserve(ledger, 1, analyst=name)
     assert len(ledger.state().reserved) == 0
 
@@ -433,6 +433,6 @@ def test_distinct_checks_count_held_or_not_and_listed_ones_do_not(url):
     shown = Ledger.open(url).state().shown["survey"]
     assert shown.answers["2026"].counted == {rules[0].digest, rules[1].digest, described[1].digest}
     assert {q.text for q in shown.held.values() if q.is_rule} == {"a <= 0", "a <= 1"}
-    with pytest.raises(BudgetError, match=r"a <= 2.*at most 0 further checks of 3"):
+    with pytest.raises(BudgetError, match=r"a <= 2.*at most 0 new checks \(of 3\)"):
         reserve(ledger, "1/8", questions=(rules[2],), **asked)
     begin(ledger, "1/8", questions=(rules[0], rules[4]), **asked)

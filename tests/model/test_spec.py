@@ -197,7 +197,7 @@ def test_no_message_is_in_the_words_of_the_library(key, wrong):
 @pytest.mark.parametrize("part", ["[infer]", '[reconcile]\nmethod = "multinomial-mode"'])
 def test_a_quoted_number_in_a_prior_is_refused_by_the_parser(part):
     parse_spec(f'{SPEC}\n{part}\nprior = {{ name = "poisson", mean = 3 }}\n')
-    with pytest.raises(SpecError, match="'mean' is of the wrong kind"):
+    with pytest.raises(SpecError, match="'mean' of prior 'poisson' is not a number"):
         parse_spec(f'{SPEC}\n{part}\nprior = {{ name = "poisson", mean = "3" }}\n')
 
 

@@ -151,7 +151,7 @@ def test_invariants_that_cross_what_tables_share_are_refused():
             ]
         },
     )
-    with pytest.raises(SpecError, match="invariants do not fit"):
+    with pytest.raises(SpecError, match="crosses another invariant"):
         tu.explain(Problem.of(spec, CLINICS), simulate=False)
 
 

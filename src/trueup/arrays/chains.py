@@ -141,12 +141,12 @@ def judge_chain(
     whole = all(isinstance(k, int | np.integer) and not isinstance(k, bool) for k in (lag, pairs, steps))
     if not whole or norm not in ("l1", "l2") or not (min(lag, pairs) >= 1 and steps > lag):
         raise SpecError(
-            "the settings of the Markov chain are not valid",
+            f"norm = {norm!r}, lag = {lag!r}, pairs = {pairs!r} and steps = {steps!r} are given",
             needed="norm 'l1' or 'l2'; whole numbers above zero for lag, pairs and steps; more steps than the lag",
         )
     if not (scales[0] > 0 and scales[1] >= 0 and scales.max() <= MAX_JUMP_SCALE):
         raise SpecError(
-            "the jump or the spread is out of range",
+            f"jump = {scales[0]:g} and spread = {scales[1]:g} are given",
             needed=f"a jump above 0, a spread of 0 or more, and neither above {MAX_JUMP_SCALE:,}",
         )
     chain = _Chain(_moves(A, moves), float(exact_number(epsilon, "epsilon")), norm, jump, rng)

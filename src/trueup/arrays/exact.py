@@ -101,14 +101,17 @@ def real_vector(
     if given.ndim == 0 and size is not None:
         given = np.full(size, float(given))
     if given.ndim != 1 or (size is not None and given.size != size):
-        needed = f"{size} numbers" if size is not None else "one number for each cell, (n,)"
-        raise SpecError(f"{what} have shape {given.shape}", needed=needed)
+        raise SpecError(
+            f"{what} have shape {given.shape}",
+            needed=f"{size} numbers" if size is not None else "one number for each cell, (n,)",
+        )
     given = given if where is None else np.where(where, given, 0.0)
     if np.isnan(given).any() or not (infinite or np.isfinite(given).all()):
         raise SpecError(f"{what} are not all finite", needed="numbers" if infinite else "finite numbers")
     if (np.abs(given) >= MAX_FINITE_REAL).any() and not infinite:
         raise SpecError(
-            f"{what} are beyond {MAX_FINITE_REAL:g} in size", needed="numbers whose squares can be summed"
+            f"{what} are beyond {MAX_FINITE_REAL:g} in size",
+            needed=f"numbers whose size is below {MAX_FINITE_REAL:g}",
         )
     return given
 
@@ -159,7 +162,8 @@ def check_draws(draws: object, what: str = "draws", each: int = 1) -> None:
 def check_room(values: int) -> None:
     """Refuse arrays with more values than any memory holds."""
     if values > MOST_VALUES:
-        needed = f"at most {MOST_VALUES:,} values at once"
         raise SpecError(
-            "these values would need more memory than there is", needed=needed, remedy="draw in parts"
+            f"{values:,} values would need more memory than there is",
+            needed=f"at most {MOST_VALUES:,} values at once",
+            remedy="draw them by several calls of a smaller size",
         )

@@ -138,7 +138,7 @@ def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Feasib
     if narrow and width > MAX_SLOW_BOX_COUNTS:
         raise SpecError(
             f"epsilon is too small to draw noise within a range of {width:.3g} counts",
-            needed="a larger epsilon, or a narrower range",
+            needed=f"an epsilon of at least {1.01 * loss(1 / width):.2g}, or a range of at most {MAX_SLOW_BOX_COUNTS:,} counts",
         )
     factor = factor_above(float(largest))
 
@@ -276,8 +276,7 @@ def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bound
     tries = tries_for(-total) if bounded else 1.0
     if (seconds := tries * sum(choice.seconds for _, choice in bound.pieces)) > slowest:
         raise SpecError(
-            f"drawing a part of {cells.size} cells may take {seconds:.2g} s, in about {tries:.2g} tries, if its counts "
-            "lie at all their bounds",
+            f"drawing a part of {cells.size} cells may take {seconds:.2g} s where its counts lie at their bounds",
             needed=f"at most {slowest:g} s: a larger epsilon, bounds on both sides of few cells, or smaller parts",
             remedy="use noise without the rules, then project the noisy counts onto them",
         )

@@ -142,7 +142,9 @@ def posterior_of_counts(
     methods = [LinearInequalities(MIN_ACCEPTED_SHARE), *([LatticeMoves()] if whole else [])]
     refusals = [method.refuses(constraints, headers) for method in methods]
     if all(refusals):
-        raise SpecError(refusals[-1] or "", needed="discrete noise on each count")
+        raise SpecError(
+            refusals[-1] or "", needed="a discrete law for each count, such as discrete_laplace(1)"
+        )
     method = methods[refusals.index(None)]
     found = method.apply(method.prepare(constraints, headers), z[order], draws, rng, lambda done, of: None)
     if found.refused:

@@ -151,7 +151,9 @@ def _deepened(
         if (least > most).any():
             if (bounds(child_ptr, low, high)[0] > bounds(child_ptr, low, high)[1]).any():
                 raise InfeasibleError(
-                    "exact values of the tree contradict each other", remedy="correct one of them"
+                    "values without noise contradict each other: a total cannot be the sum of its parts",
+                    needed="exact totals that are sums of possible parts",
+                    remedy="correct one of them, or give a law of its noise",
                 )
             short = np.ones(low.size, bool)
         elif (least <= -OPEN).any() or (most >= OPEN).any():
@@ -167,7 +169,7 @@ def _deepened(
         if not short.any() or depth[short].max() + 1 >= DEPTHS.size:
             raise ConvergenceError(
                 "the noisy values are so far from adding up that their posterior cannot be computed",
-                remedy="look for a wrong value, or a law with too little noise",
+                remedy="correct the value, or give a law with more noise, where a total is far from the sum of its parts",
             )
         depth[short] += 1
 
@@ -253,10 +255,9 @@ def posterior_of_released(
             f"total = {total!r} and algorithm = {algorithm!r} are given",
             needed="total 'independent' or 'summed', and algorithm 1 or 2",
         )
-    if release not in ("mode", "sample") or any(one is None for one in laws):
-        raise SpecError(
-            f"release = {release!r} is given, or a part has no law",
-            needed="release 'mode' or 'sample', and a law for each part",
-        )
+    if release not in ("mode", "sample"):
+        raise SpecError(f"release = {release!r} is given", needed="release 'mode' or 'sample'")
+    if any(one is None for one in laws):
+        raise SpecError("a part has no law", needed="a law of noise for each part")
     how = algorithm if release == "sample" else 2
     return ReleasedPosterior(ReleasedSum(counts, laws, of_total, total, algorithm=how), release == "sample")

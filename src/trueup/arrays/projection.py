@@ -180,7 +180,7 @@ def _polyhedron(
     sums = real_vector(b, "b", equal.shape[0])
     if rows[0] is None and not (rows[1] is None and rows[2] is None):
         raise SpecError(
-            "least or most is given without the matrix R",
+            f"{'most' if rows[1] is None else 'least'} is given without the matrix R",
             needed="R, a matrix of the rows whose sums they limit",
         )
     ranged = scipy.sparse.csr_array((0, n)) if rows[0] is None else matrix_rows(rows[0], n, "R")
@@ -211,7 +211,8 @@ def _limits_of_cells(low: Limit, high: Limit, size: int, names: tuple[str, str])
     beyond = (ends[0] == np.inf).any() or (ends[1] == -np.inf).any()
     if beyond or (ends[0] > ends[1]).any():
         raise SpecError(
-            f"{' and '.join(names)} are not valid limits", needed="each lower limit at most its upper one"
+            f"{' and '.join(names)} leave no number for some entry",
+            needed="each lower limit at most its upper one, below inf and above -inf",
         )
     return ends[0], ends[1]
 
@@ -252,11 +253,13 @@ def _refuse(polyhedron: Polyhedron, answer: Answer, integer: bool) -> None:
             remedy="correct or drop one of them",
         )
     if not np.isfinite(answer.x).all():
-        needed = "more `seconds`, or `whole=False`" if integer else "rules that leave more room"
         raise ConvergenceError(
             f"no solution was found: {answer.status}",
-            needed=needed,
-            remedy="relax the rules, or allow more time",
+            remedy=(
+                "give more `seconds`, or `whole=False`"
+                if integer
+                else "drop a rule, or give limits that are further apart"
+            ),
         )
 
 

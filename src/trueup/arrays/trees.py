@@ -127,7 +127,8 @@ def reconcile_tree(
     q = real_vector(variances, "the variances", order.size, infinite=True)
     if (q < 0).any():
         raise SpecError(
-            "a variance is negative or not a number", needed="0 or more, infinite where not measured"
+            "a variance is negative",
+            needed="0 where the value is exact, inf where nothing was measured, else a number above 0",
         )
     y = real_vector(values, "the values", where=np.isfinite(q))[order]
     q = np.ascontiguousarray(q[order])
@@ -153,7 +154,10 @@ def reconcile_tree(
 def _refuse_conflict(rows: scipy.sparse.csr_array, q: Reals, y: Reals, x: Reals) -> None:
     off = max(np.abs(rows @ x).max(initial=0), np.abs(x - y)[q == 0].max(initial=0))
     if off > 1e-6 * max(1.0, float(np.abs(y).max())):
-        raise InfeasibleError("exact values of the tree contradict each other", remedy="correct one of them")
+        raise InfeasibleError(
+            "exact values (variance 0) contradict each other: a total is not the sum of its parts",
+            remedy="correct one of them, or give it a variance above 0",
+        )
 
 
 def _nonnegative(rows: scipy.sparse.csr_array, q: Reals, y: Reals) -> Reals:
@@ -166,7 +170,8 @@ def _nonnegative(rows: scipy.sparse.csr_array, q: Reals, y: Reals) -> Reals:
     answer = nearest_point(polyhedron, fit)
     if answer.status is not Status.SOLVED:
         raise InfeasibleError(
-            "exact values of the tree allow no nonnegative counts", remedy="correct one of them"
+            "no nonnegative counts agree with the exact values (variance 0)",
+            remedy="correct one of them, or give `nonnegative=False`",
         )
     return answer.x
 
@@ -218,7 +223,7 @@ def project_table(
     kept = [_axes(margin) for margin in margins]
     if not kept or not table.size:
         raise SpecError(
-            "no margin is given, or the table has no cells",
+            "no margin is given" if table.size else "the table has no cells",
             needed="a table with cells, and at least one of its margins",
         )
     if len(known) != len(kept):
@@ -280,9 +285,13 @@ def _refuse_margins(kept: list[tuple[int, ...]], known: list[Reals], nonnegative
         ]
         if np.abs(both[0] - both[1]).max() > 1e-6 * max(1.0, float(np.abs(both[0]).max())):
             raise InfeasibleError(
-                f"the sums of margins {m} and {k} contradict each other", remedy="correct one of them"
+                f"margins {m} and {k} have different sums along the axes that they share",
+                remedy="correct one of them, so that these sums agree",
             )
     if nonnegative and any((b < 0).any() for b in known):
-        raise InfeasibleError("a sum is negative, but counts must not be", remedy="correct it")
+        raise InfeasibleError(
+            "a sum is negative, but `nonnegative` is True",
+            remedy="correct the sum, or give `nonnegative=False`",
+        )
     if whole and any((b != np.rint(b)).any() for b in known):
         raise InfeasibleError("a sum is not whole", remedy="correct it, or give `whole=False`")

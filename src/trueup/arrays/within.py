@@ -150,10 +150,12 @@ def _rules_of(
     n = x.size
     none = scipy.sparse.csr_array((0, n))
     kept, rows = (none if rule is None else matrix_rows(rule, n, name) for rule, name in ((A, "A"), (R, "R")))
-    if (kept.data != np.rint(kept.data)).any() or (abs(kept) @ np.abs(x) >= LARGEST_COUNT).any():
+    if (fraction := (kept.data != np.rint(kept.data)).any()) or (
+        abs(kept) @ np.abs(x) >= LARGEST_COUNT
+    ).any():
         raise SpecError(
-            "A holds a number that is not whole, or too large",
-            needed="whole numbers whose sums stay below 2^62",
+            "A holds a number that is not whole" if fraction else "a sum that A keeps may be 2^62 or more",
+            needed="a matrix A of whole numbers" if fraction else "sums below 2^62",
         )
     kept = scipy.sparse.csr_array(kept, dtype=np.int64)
     low, high = (

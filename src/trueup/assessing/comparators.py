@@ -7,7 +7,7 @@ each table by itself, as it would be published; its parts need not add up.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -193,10 +193,10 @@ def _made(
     try:
         law = PERTURBATIONS.named(name)(**given)
     except TypeError:
-        known = ", ".join(field.name for field in fields(PERTURBATIONS.named(name)))  # pyright: ignore[reportArgumentType]
+        known = fields(PERTURBATIONS.named(name))  # pyright: ignore[reportArgumentType]
         raise SpecError(
-            f"comparator '{name}' lacks a parameter, or is given one that it does not have",
-            needed=f"these parameters: {known}",
+            f"comparator '{name}' is given the parameters {', '.join(given) or 'none'}",
+            needed=", ".join(f.name + " (optional)" * (f.default is not MISSING) for f in known),
         ) from None
     return _comparator(name, given, law.title), PerturbedTables(law, counts, level)
 
@@ -208,7 +208,8 @@ def _rate(given: Mapping[str, Any]) -> float:
         rate = np.nan
     if set(given) != {"rate"} or not 0 < rate <= 1:
         raise SpecError(
-            "comparator 'swapping' needs a rate", needed="swapping:rate=0.05, above 0 and at most 1"
+            "comparator 'swapping' is not given one valid rate",
+            needed="a rate above 0 and at most 1, such as swapping:rate=0.05",
         )
     return rate
 

@@ -105,7 +105,7 @@ def inferrers(spec: Spec, constraints: Constraints, scenario: Scenario, wanted: 
     if chosen.released:
         raise SpecError(
             f"inference method '{chosen.name}' works on released counts",
-            needed="a method that works on measurements",
+            needed="a method that works on noisy counts; `trueup methods` lists them",
         )
     return [chosen]
 

@@ -98,7 +98,7 @@ def _of_release(spec: Spec | Problem | str | Path, source: Release, *, public: b
     same = tuple(level.name for level in problem.spec.levels) == cells.tree.levels
     if not same or cells.attributes != build_cells(problem.spec, cells.tree).attributes:
         raise DataError(
-            "the release has other levels or attributes than the spec",
+            f"the release has other {'attributes' if same else 'levels'} than the spec",
             needed="a release whose levels and attributes are those of the spec",
         )
     counts = np.asarray(source.counts)

@@ -122,7 +122,8 @@ def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int
                 yield Check(rule, holds, where)
         except duckdb.OutOfMemoryException:
             raise BundleError(
-                f"'{folder}' needs more memory than {memory_text(limit + PROCESS_BYTES)}, or more disk for what does not fit",
+                f"'{folder}' cannot be checked with {memory_text(limit + PROCESS_BYTES)} of memory and the free space for "
+                "temporary files",
                 remedy="raise --memory, or free space in the folder of temporary files (TMPDIR)",
             ) from None
         except duckdb.Error as error:

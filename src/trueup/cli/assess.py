@@ -133,6 +133,7 @@ def _truth(data: list[str], encoding: str | None) -> Any:
         raise SpecError(
             f"the bundle '{bundle}' is given together with other tables",
             needed="one bundle or one set of tables as the true counts",
+            remedy="leave out the bundle or the other tables",
         )
     return read_release(bundle)
 

@@ -154,8 +154,9 @@ def _terms_of_options(
         return None
     if unit is None or neighbours is None:
         raise SpecError(
-            "the account is given a unit without a neighbour relation, or the reverse",
-            remedy="give --unit and --neighbours",
+            f"the account is described without {'--unit' if unit is None else '--neighbours'}",
+            needed="the unit that is protected, and the neighbour relation: add-remove or replace",
+            remedy="give both --unit and --neighbours",
         )
     terms = Terms(
         unit,

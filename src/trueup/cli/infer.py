@@ -242,7 +242,9 @@ def _refuse_estimates(spec: Any, path: Path, *, census: bool) -> None:
 
     if not census or not spec.infer.get("quantity"):
         raise SpecError(
-            "--estimates is given without S-DHC tables, or the spec names no ratio",
+            "--estimates is given without S-DHC tables"
+            if not census
+            else "--estimates is given, but the spec names no ratio",
             needed="S-DHC files, given by --table FILE, and a spec with [[infer.quantity]]",
         )
     refuse_file(path, "--estimates")

@@ -183,7 +183,7 @@ class InferenceByParts:
             )
         if bundle is None or out is None:
             raise SpecError(
-                "--engine is given, but the bundle or --out is missing",
+                f"--engine is given without {'a bundle' if bundle is None else '--out'}",
                 needed="a bundle and a new folder: trueup infer BUNDLE --engine local --out NEW",
             )
         measured = read_measurements(bundle)

@@ -258,7 +258,7 @@ def opened_executor(
     if engine not in (None, "local"):
         raise SpecError(
             f"there is no engine '{engine}'",
-            needed="local, spark or the address of a Spark cluster; of a release also memory",
+            needed="local, spark or the address of a Spark cluster; for a release, memory is also accepted",
         )
     from trueup.run.local import LocalPool
 

@@ -79,7 +79,9 @@ def refuse_two_sources(source: Path | None) -> None:
     """Refuse any other source of data together with --perturbed."""
     if source is not None:
         raise SpecError(
-            "--perturbed is given together with another source", needed="one source of the published counts"
+            f"--perturbed is given together with '{source}'",
+            needed="one source of the published counts",
+            remedy="leave out one of the two",
         )
 
 
@@ -106,7 +108,10 @@ def read_periods(bundle: Path | None, first: Any, later: list[Path]) -> dict[str
     """Return the measurements of the first and of the later periods, by the names of the folders."""
     if bundle is None or not all(folder.is_dir() for folder in later):
         raise SpecError(
-            "--later is given, but not every period is a bundle", needed="a bundle folder for each period"
+            "--later is given without a bundle of the first period"
+            if bundle is None
+            else "--later names no folder",
+            needed="a bundle folder for each period: trueup infer FIRST --later SECOND",
         )
     folders = [bundle, *later]
     names = [folder.resolve().name for folder in folders]
@@ -141,7 +146,7 @@ def _read_released(
 
     if perturbed is not None or tables or path is None or path.is_dir():
         raise SpecError(
-            "--released is given without the spec of the release, or together with another source",
+            f"--released is given {'without the spec of the release' if path is None else 'together with another source'}",
             needed="the spec and the released table: trueup infer SPEC --released FILE",
         )
     read = read_released(path, released, geography)

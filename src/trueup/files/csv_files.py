@@ -87,7 +87,8 @@ def _header(path: Path, connection: Any = None, encoding: str = _UTF_8) -> tuple
         )
     if not names or len(set(names)) < len(names) or not all(names):
         raise DataError(
-            f"the header of '{path.name}' has an empty or repeated name", needed="one name per column"
+            f"the header of '{path.name}' has {'a repeated' if names and all(names) else 'an empty'} name",
+            needed="a name for each column, each once",
         )
     return delimiter, names
 
@@ -114,7 +115,11 @@ def open_encoded(path: Path, encoding: str) -> Source:
     except (*DAMAGED, UnicodeError, csv.Error):
         raise _undecoded(path, encoding) from None
     if short := next((line for line, row in rows if len(row) != len(names)), None):
-        raise DataError(f"line {short} of {name} does not have {len(names)} fields, as its header does")
+        raise DataError(
+            f"line {short} of {name} does not have as many fields as the header",
+            needed=f"{len(names)} fields in every row",
+            remedy="correct the line; a field that contains the delimiter needs quotation marks",
+        )
     columns = zip(*(row for _, row in rows)) if rows else ([] for _ in names)
     held = {n: np.array([v or None for v in column], dtype=object) for n, column in zip(names, columns)}
     return Held(name, held, [line for line, _ in rows])
@@ -125,6 +130,7 @@ def _refuse_encoding(path: Path) -> None:
         raise DataError(
             f"an encoding is given for '{path.name}'",
             needed="one CSV file, uncompressed or compressed by gzip",
+            remedy="leave out the encoding",
         )
 
 
@@ -155,7 +161,8 @@ def in_utf8(source: Any, folder: Path) -> Any:
 
 def _undecoded(path: Path, encoding: str) -> DataError:
     return DataError(
-        f"'{path.name}' cannot be read in the encoding '{encoding}'", remedy="name another encoding"
+        f"'{path.name}' cannot be read in the encoding '{encoding}'",
+        remedy="give its own encoding, such as latin-1, cp1252 or utf-16; or save the file as UTF-8",
     )
 
 

@@ -87,7 +87,7 @@ def by_letter(path: str | Path) -> str:
     if "\\" in whole and escape(whole) != whole:
         raise DataError(
             f"the path '{path}' holds a backslash beside one of * ? [, which DuckDB reads as a pattern",
-            remedy="rename the file or folder",
+            remedy="rename the file or folder, so that its path has no backslash",
         )
     return escape(whole)
 
@@ -121,8 +121,9 @@ def damaged(name: str, files: Sequence[Path] = (), line: str = "") -> DataError:
                 )
     where = f"line {line} of {name}" if line else name
     return DataError(
-        f"{where} cannot be read: it is truncated or damaged, or it has another format than its name says",
-        remedy="check the file; text must be UTF-8, and every row must have as many fields as the header",
+        f"{where} cannot be read: it is truncated or damaged, or its format is not the one of its name",
+        needed="a complete file; text must be UTF-8, and every row must have as many fields as the header",
+        remedy="write the file again, or restore it",
     )
 
 
@@ -137,14 +138,15 @@ def writing_by_duckdb(path: Path) -> Iterator[None]:
         reasons = map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EFBIG))
         reason = next((reason for reason in reasons if reason in str(error)), "the disk refuses")
         raise ResourceError(
-            f"cannot write '{path.name}': {reason}", remedy="check space and permissions"
+            f"cannot write '{path.name}': {reason}",
+            remedy="free space on that disk, or choose a folder in which you may write",
         ) from None
 
 
 def _too_large(name: str) -> ResourceError:
     return ResourceError(
         f"{name} needs more memory or disk space than there is",
-        remedy="allow more memory, or free space beside the output",
+        remedy="raise --memory, or free space on the disk of the output",
     )
 
 
@@ -209,7 +211,7 @@ class Relation:
             if (length or 0) > LONGEST_TEXT:
                 raise DataError(
                     f"the column '{name}' of {self.name} holds a text of more than {LONGEST_TEXT:,} bytes",
-                    needed="keys, names and counts",
+                    needed=f"texts of at most {LONGEST_TEXT:,} bytes in columns that are read",
                 )
 
     def _fetch(self, asked: Callable[[], Any]) -> Columns:

@@ -59,7 +59,7 @@ def refuse_needed(what: str, needed: float, memory: int | None) -> None:
     if memory is not None and needed > memory:
         raise TrueupError(
             f"{what} needs about {memory_text(needed)} of memory, but at most {memory_text(memory)} may be used",
-            remedy="raise --memory",
+            remedy=f"raise --memory to at least {memory_text(needed)}",
         )
 
 

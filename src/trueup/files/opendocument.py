@@ -111,7 +111,7 @@ class SpreadsheetPage:
 
 
 def _refuse_doctype(*_: Any) -> None:
-    raise ValueError("a document type")
+    raise ValueError("it declares a document type, which no spreadsheet needs")
 
 
 class _Reader:
@@ -237,7 +237,7 @@ def _number(text: str | None) -> int:
     if text is None:
         return 1
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise ValueError("not a number of repetitions")
+        raise ValueError("the number of repetitions of a cell is not a whole number")
     return max(int(text), 1)
 
 

@@ -64,7 +64,7 @@ def _refuse_locked(target: Path) -> None:
     if not os.access(target.absolute().parent, os.W_OK | os.X_OK, effective_ids=effective):
         raise ResourceError(
             f"cannot create a folder beside '{target}': Permission denied",
-            remedy="check permissions, or choose another folder",
+            remedy="get permission to write in that folder, or choose another one",
         )
 
 
@@ -95,7 +95,8 @@ def claimed(target: Path) -> Iterator[None]:
         handle = _locked(path, time.monotonic() + MAX_CLAIM_SECONDS)
     except OSError as error:
         raise ResourceError(
-            f"cannot create a folder beside '{target}': {error.strerror}", remedy="check permissions"
+            f"cannot create a folder beside '{target}': {error.strerror}",
+            remedy="free space on that disk, or choose a folder in which you may write",
         ) from None
     if handle is None:
         raise BusyError(

@@ -29,8 +29,6 @@ MAX_UNPACKED_BYTES, MAX_CELLS = 500_000_000, 20_000_000
 ALWAYS_UNPACKED_BYTES, DENSEST, MEMBERS = 20_000_000, 100, 10_000
 """Bytes to which any workbook may unpack, how many times its own size a larger one may, and its parts."""
 
-_SMALLER = "save the table as CSV or Parquet"
-
 
 def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Held:
     """Read one sheet of a workbook as a table.
@@ -68,7 +66,9 @@ def opened_workbook(path: Path) -> Iterator[Any]:
     except FileNotFoundError:
         raise DataError(f"there is no file '{path}'", remedy="check the path") from None
     except Exception:  # whatever a damaged file makes the reader stumble over
-        raise DataError(f"'{path.name}' cannot be read as a workbook", remedy="check the file") from None
+        raise DataError(
+            f"'{path.name}' is no readable workbook", remedy="save it again as .xlsx or CSV"
+        ) from None
 
 
 def _book(path: Path, file: BinaryIO) -> Any:
@@ -80,7 +80,7 @@ def _book(path: Path, file: BinaryIO) -> Any:
         from openpyxl import load_workbook
     except ImportError:
         raise DataError(
-            f"'{path.name}' is a workbook", needed="the extra 'excel'", remedy="pip install 'trueup[excel]'"
+            f"'{path.name}' is a workbook", needed="openpyxl", remedy="pip install 'trueup[excel]'"
         ) from None
     return load_workbook(file, read_only=True, data_only=True, keep_links=False)
 
@@ -105,7 +105,7 @@ def _refuse_packed(path: Path, file: BinaryIO) -> None:
     if unpacked > allowed or members > MEMBERS:
         raise DataError(
             f"'{path.name}' expands to more than {allowed:,} bytes or {MEMBERS:,} parts",
-            remedy=_SMALLER,
+            remedy="save the table as CSV or Parquet",
         )
 
 
@@ -120,7 +120,7 @@ def _filled_rows(path: Path, sheet: Any, skip: int) -> list[list[Any]]:
             held.pop()
         rows.append(held)
         if len(rows) * len(rows[0]) > MAX_CELLS:
-            raise DataError(f"'{path.name}' holds more than {MAX_CELLS:,} cells", remedy=_SMALLER)
+            raise DataError(f"'{path.name}' holds more than {MAX_CELLS:,} cells", remedy="save it as CSV")
     return rows
 
 
@@ -128,7 +128,7 @@ def _sheet_columns(path: Path, rows: list[list[Any]]) -> dict[str, NDArray]:
     header = [str(name).strip() for name in (rows[0] if rows else []) if name is not None]
     if not header or len(set(header)) < len(header):
         raise DataError(
-            f"the header of '{path.name}' is empty or has a repeated name",
+            f"the header of '{path.name}' {'has a repeated name' if header else 'is empty'}",
             needed="one name per column",
             remedy="keep one header row above the data; pandas (reset_index) and R (pivot_longer) write such tables",
         )

@@ -64,7 +64,8 @@ def _stage(target: Path, stack: ExitStack) -> Path:
                 return folder
     except OSError as error:
         raise ResourceError(
-            f"cannot create a folder beside '{target}': {error.strerror}", remedy="check permissions"
+            f"cannot create a folder beside '{target}': {error.strerror}",
+            remedy="free space on that disk, or choose a folder in which you may write",
         ) from None
 
 

@@ -221,28 +221,30 @@ def choose_inference(
     name, parameters = entry_of(entry)
     if name is not None:
         return inference_method(name, parameters, measured)
-    fitting: str | None = None
     wrong: SpecError | None = None
     for kind in METHODS.handling(
         constraints.structure()
     ):  # one that does not take the prior that is asked for leaves it to the next
         if kind.released or inference_misfit(kind(), constraints, measured) is not None:
             continue
-        fitting = fitting or kind.name
         try:
             made = inference_method(kind.name, parameters, measured)
         except SpecError as error:
             wrong = wrong or error
             continue
-        if inference_misfit(made, constraints, measured) is None:
+        if (misfit := inference_misfit(made, constraints, measured)) is None:
             return made
-    if fitting:
-        raise wrong or SpecError(
-            f"method '{fitting}' does not take these parameters", needed="other parameters, or none"
+        wrong = wrong or SpecError(
+            f"method '{kind.name}' does not fit with the parameters {', '.join(parameters)}: {misfit}",
+            needed="parameters under [infer] with which it fits",
+            remedy="change them, or leave them out",
         )
+    if wrong:
+        raise wrong
     raise SpecError(
-        f"no method infers these counts from these measurements (structure '{constraints.structure()}')",
-        needed="; ".join(f"'{k.name}': {inference_misfit(k(), constraints, measured)}" for k in METHODS),
+        "no method infers these counts from these measurements",
+        needed="what one method needs: "
+        + "; ".join(f"'{k.name}': {inference_misfit(k(), constraints, measured)}" for k in METHODS),
     )
 
 

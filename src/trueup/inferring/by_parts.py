@@ -242,24 +242,24 @@ def _part_problem(
     """Return the problem to cut into parts; refuse methods that do not infer by parts."""
     if isinstance(chosen, FamilyMoves):
         _refuse_family(chosen, constraints, used)
-        cut = CutFamily(constraints, tuple(used.headers), tuple(used.values))
-        return LargeFamily(cut)
+        return LargeFamily(CutFamily(constraints, tuple(used.headers), tuple(used.values)))
     if isinstance(chosen, HistogramGibbs) and chosen.tier != "chains" and chosen.prior.even:
         given = tuple(chosen.prior.concentrations)
         return LargeHistogram(CutHistogram(constraints, tuple(used.headers), tuple(used.values), given))
     if not isinstance(chosen, TreeExact) or chosen.mode or chosen.tier == "approximate":
+        own = {TreeExact: "`mode`", HistogramGibbs: "public shares or covariates"}.get(type(chosen), "")
+        odd = f"tier '{tier}'" if (tier := getattr(chosen, "tier", "")) in ("approximate", "chains") else own
         raise SpecError(
-            f"method '{chosen.name}' with these parameters cannot infer by parts",
-            needed=f"method '{TreeExact.name}' without `mode` and not in the tier 'approximate', or method "
-            f"'{HistogramGibbs.name}' without the tier 'chains', public shares and covariates",
+            f"method '{chosen.name}' cannot infer by parts{f' with {odd}' if odd else ''}",
+            needed=f"method '{TreeExact.name}' or '{HistogramGibbs.name}'{f' without {odd}' if odd else ''}",
             remedy="leave out --engine",
         )
     if odd := next((h for h in used.headers if not (h.law.additive or h.exact) or h.margin.where), None):
         raise SpecError(
-            f"query '{odd.query}' of '{odd.margin}' cannot be inferred by parts: it has a condition, or its law "
-            f"'{odd.law.name}' does not add noise",
+            f"query '{odd.query}' of '{odd.margin}', which cannot be inferred by parts, has "
+            + ("a condition" if odd.margin.where else f"the law '{odd.law.name}', which does not add noise"),
+            needed="noise that is added to all counts of a table",
             remedy="leave out --engine",
-            needed="noise that is added to all groups of a margin",
         )
     state = chosen.prepare(constraints, used.headers).flat_given_bounds(used.flat)
     if state.cut is None:
@@ -287,7 +287,7 @@ def _refuse_family(chosen: FamilyMoves, constraints: Constraints, used: Measurem
 def _too_small(state: TreeState) -> SpecError:
     nodes = len(state.child_ptr) - 1
     return SpecError(
-        f"a tree of {nodes:,} counts is too small to be inferred by parts", remedy="leave out --engine"
+        f"a tree of {nodes:,} counts is too small to be cut into parts", remedy="leave out --engine"
     )
 
 

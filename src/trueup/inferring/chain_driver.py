@@ -187,7 +187,7 @@ def until_long_enough(
     tell = told_in_draws(progress, draws)
     begun = run = first(tell)
     while True:
-        announce(progress, "comparing the chains")
+        announce(progress, "comparing the Markov chains")
         found = engine.diagnosed(run)
         if found["passed"] and found.get("aimed", True):
             return Judged(begun, run, found, False)
@@ -199,7 +199,7 @@ def until_long_enough(
         wall = longer.seconds / min(engine.chains, cores())
         announce(
             progress,
-            f"the chains are too short; {longer.text}, {engine.limit.deadline.in_all(wall)} predicted",
+            f"the Markov chains are too short; {longer.text}, {engine.limit.deadline.in_all(wall)} predicted",
         )
         try:
             run = longer.run(tell)

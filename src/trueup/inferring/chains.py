@@ -283,7 +283,9 @@ def _refuse_others(folder: Path) -> None:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise BundleError(
-            f"'{folder}' is a symbolic link, is not a folder, or belongs to another user",
+            f"'{folder}' "
+            f"{'belongs to another user' if stat.S_ISDIR(found.st_mode) else 'is a symbolic link or a file, not a folder'}",
+            needed="a folder of your own, or a new one",
             remedy="remove it, or choose another --out",
         )
 

@@ -83,10 +83,9 @@ def contradicting_values(measured: Measurements, constraints: Constraints) -> In
             f"no true counts explain these {len(at)} published values and rules together ({least}): "
             + "; ".join(rows.labels[k] for k in at[:SHOWN_ROWS])
             + (f"; and {len(at) - SHOWN_ROWS} more" if len(at) > SHOWN_ROWS else ""),
-            remedy="check whether a value is read for what it is not: a sum of others or a part of one read as one beside them "
-            "(name it in `total`, or leave it out by `only` or out of `cell`)"
-            + (", a place below another than its own in the list of places (correct it)" if listed else "")
-            + ", a misprint; and that laws and codes are right"
+            remedy="correct a misprint, a law or a code; where a total or a part is read as a separate count, name it in `total` "
+            "or leave it out by `only` or out of `cell`"
+            + ("; where a place stands below the wrong one, correct the list of places" if listed else "")
             + ('; where other counts of a code\'s range are shown, say so: "some 1-4"' if coded else ""),
         )
     return contradiction(*polyhedron(constraints, blocks), integer=True)

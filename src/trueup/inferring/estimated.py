@@ -114,6 +114,7 @@ def fitted_mixture(cells: Cells, headers: Sequence[Measured], parts: Sequence[ND
         raise SpecError(
             f"prior 'estimated' is requested for counts up to {top:,}",
             needed=f"counts of at most {LARGEST_COUNT:,}",
+            remedy='use another prior, such as "flat"',
         )
     components = _components(np.arange(top + 1))
     weights = np.stack([_fit(kind, each, seen, components) for kind in range(each)])

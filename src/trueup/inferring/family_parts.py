@@ -157,7 +157,7 @@ class CutFamily(MeasuredRow):
                 return level
         raise SpecError(
             "no level of places is suitable for cutting these tables into parts",
-            needed=f"a level with several places, each with at most {MOST_CELLS:,} cells in all tables that end below it",
+            needed=f"a level with several places, each with at most {MOST_CELLS:,} cells in the tables of the levels below it",
             remedy="leave out --engine",
         )
 

@@ -74,7 +74,7 @@ def refuse_workers(method: InferenceMethod, workers: int | Executor) -> None:
         raise SpecError(
             f"method '{method.name}' runs in one process",
             needed="one worker",
-            remedy="leave out the workers",
+            remedy="leave out --workers, in Python workers=",
         )
 
 
@@ -117,7 +117,7 @@ def _read_periods(
     if "prior" in entry:
         raise SpecError(
             "the spec of these periods names a prior, but linked periods take only the prior of a histogram",
-            remedy="infer each period alone, and compare them with `trueup change`",
+            remedy="leave out the prior under [infer]; or infer each period alone, and compare them with `trueup change`",
         )
     return measured, constraints, {name: held for name, held in entry.items() if name == "minutes"}
 
@@ -142,10 +142,14 @@ def values_for(
         return measured.flat
     if not isinstance(source, Release | ReleasedCounts):
         raise SpecError(
-            f"method '{method.name}' takes released counts, but measurements are given", needed="a release"
+            f"method '{method.name}' takes released counts, but measurements are given",
+            needed="a release, or a method that works on noisy counts; `trueup methods` lists them",
         )
     if why := method.refuses_release(source.method):
-        raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="correct its parameters")
+        raise SpecError(
+            f"method '{method.name}' does not fit: {why}",
+            remedy="give it the parameters with which the counts were released, or use the measurements",
+        )
     if within is not None:
         raise SpecError(
             f"the release is to be inferred within '{within}' alone, but its total was split from a count above it",

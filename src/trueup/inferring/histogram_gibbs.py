@@ -262,7 +262,7 @@ class HistogramGibbs(InferenceMethod):
         """Record how far chains agree in a tier that does not require it, and compare them with chains on single places."""
         from trueup.inferring.histogram_check import agreement
 
-        announce(progress, "comparing the chains")
+        announce(progress, "comparing the Markov chains")
         found = walk.diagnosed(run, SOME, rng)
         announce(progress, "comparing places with separate Markov chains")
         try:

@@ -169,7 +169,7 @@ class CutHistogram(MeasuredRow):
         )
         raise SpecError(
             f"the histogram cannot be cut into parts: {why}",
-            needed=f"a level at which at most {100 * MOST_UNUSED:.0f} % of what is known of each place is measured at levels "
+            needed=f"a level at which at most {100 * MOST_UNUSED:.0f} % of the information about each place comes from levels "
             "below it",
             remedy="leave out --engine, or infer one place with --within",
         )

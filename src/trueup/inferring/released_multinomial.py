@@ -268,7 +268,11 @@ def _priors(given: Prior, cells: int, active: NDArray[np.int64], total: int) -> 
         return FLAT, Bounded(given.upper)
     shares = given.shares(cells)[active]
     if not (shares > 0).all():
-        raise SpecError("a probability of a part is 0", needed="probabilities above 0, or a structural zero")
+        raise SpecError(
+            "the prior gives a part the probability 0",
+            needed="a probability above 0 for each part",
+            remedy="raise it, or declare the part a structural zero",
+        )
     mean = max(total, 1) * shares / shares.sum()
     return Poisson(float(mean[0]) if np.ptp(mean) == 0 else tuple(mean.tolist())), Bounded(given.upper)
 

@@ -107,7 +107,7 @@ class ApproximateTree:
 
     def drawn(self, draws: int, rng: np.random.Generator) -> Drawn:
         """Draw the counts."""
-        announce(self.progress, "approximate tier: computing messages on grids of counts")
+        announce(self.progress, "approximate tier: computing the posterior")
         prior = self.state.prior
         grid = TreeGrid(self.state, self.values, self.deadline)
         if self.replaced and grid.nodes > LARGE:
@@ -198,7 +198,7 @@ class ApproximateTree:
         """Draw from every component of a mixture, in random order; `moved` is the error of the grids."""
         nested, found, done, points = self.state.problem.nested, [], 0, 0
         leaves, nodes = nested.nodes[-1], len(self.state.child_ptr) - 1
-        announce(self.progress, "drawing counts on the grids")
+        announce(self.progress, "drawing counts")
         for solved, count in parts:
             points = len(solved.grids.x)
             most = max(1, COUNTS_DRAWN_AT_ONCE // len(solved.grids.ptr))
@@ -237,7 +237,7 @@ def _refined(
     coarse = grid.moments(known.p)
     while True:
         left = time.monotonic() - began + SECONDS_DRAWN * draws * 2 * len(grid.grids.x)
-        announce(progress, f"refining grids, {grid.deadline.in_all(left)}")
+        announce(progress, f"refining the approximation, {grid.deadline.in_all(left)}")
         began = time.monotonic()
         grid.step /= 2
         grid.move(known)
@@ -269,7 +269,7 @@ class ApproximateDraws:
             return tree.drawn(self.draws, self.rng)
         except (OutOfTimeError, ConvergenceError) as error:
             if replaced and not deadline.passed:
-                announce(self.progress, "the grids do not hold the posterior; starting Markov chains instead")
+                announce(self.progress, "the approximation failed; starting Markov chains instead")
                 found = self.by_chains()
                 if not found.refused:
                     return found

@@ -205,9 +205,9 @@ class TreeGrid:
             begun  # the next point of the hyperparameters begins where this one did
         )
         raise ConvergenceError(
-            "the posterior could not be computed on grids of counts: the measurements may contradict each other, the "
-            "prior or the bounds",
-            remedy="check that the laws and values belong to these tables, or name another prior",
+            "the posterior could not be approximated: the measurements may contradict each other, the prior or the "
+            "bounds",
+            remedy="correct laws or values that belong to other tables, or name another prior",
         )
 
     def _fits(self, found: GridMarginals, resolved: float) -> bool:

@@ -206,7 +206,7 @@ class SolutionSearch:
                 evidence, expected = self._evidence(MAX_DROPPED_IN_SEARCH)
             if not (np.isfinite(evidence) and np.isfinite(expected).all()):
                 raise ConvergenceError(
-                    "the evidence at some parameters of the prior is too small or too large for floating-point numbers",
+                    "some probabilities under this prior are too small or too large for floating-point numbers",
                     remedy="give the prior's concentrations, or name another prior",
                 )
             self.work.end_evaluation()
@@ -268,5 +268,5 @@ class SolutionSearch:
         raise ConvergenceError(
             f"exact inference needs larger ranges of counts than it can hold (tolerance {self.wanted:g}): the "
             "measurements may contradict each other, the prior or the bounds",
-            remedy="check that the laws and values belong to these tables; or give tier = 'approximate' and leave out --engine",
+            remedy="correct laws or values that belong to other tables; or give tier = 'approximate' and leave out --engine",
         )

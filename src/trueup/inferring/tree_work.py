@@ -134,8 +134,8 @@ def in_turn(
 def spent_exactly(deadline: Deadline) -> ConvergenceError:
     """Return the error for exact messages that were requested but take too long."""
     return ConvergenceError(
-        f"exact messages would take longer than the {deadline.allowed / 60:g} minutes allowed",
-        remedy="take the tier 'approximate', or allow more minutes",
+        f"exact inference would take longer than the {deadline.allowed / 60:g} minutes allowed",
+        remedy="give tier = 'approximate', or allow more `minutes`",
     )
 
 

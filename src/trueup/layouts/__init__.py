@@ -44,8 +44,8 @@ def refuse_wide_span(headers: Sequence[Measured], most: float) -> None:
     if noisy and noisy[-1].law.variance > most * noisy[0].law.variance:
         wide, narrow = noisy[-1], noisy[0]
         raise SpecError(
-            f"the noise of query '{wide.query}' on '{wide.margin}' has more than {most:,.0f} times the variance of "
-            f"that of query '{narrow.query}' on '{narrow.margin}', and the method weighs both together",
+            f"the noise of query '{wide.query}' on '{wide.margin}' has more than {most:,.0f} times the variance of that "
+            f"of query '{narrow.query}' on '{narrow.margin}', and both are fitted together",
             remedy=f"bring the two budgets closer, or declare '{narrow.margin}' an invariant",
         )
 
@@ -109,8 +109,8 @@ def improper(label: str, most: float) -> SpecError:
     """
     upper = 10 ** (len(str(int(max(most, 100)))) + 1)
     return SpecError(
-        f"the posterior is improper: nothing limits the count of '{label}'",
-        needed="a measurement of it or of a sum that holds it, a bound, or a proper prior",
+        f"nothing limits the count of '{label}', so that its posterior cannot be computed",
+        needed="a measurement of it or of a sum that holds it, an upper bound, or a prior that sums to 1",
         remedy='where a code hides it, say what the code means, such as "1-4"; or write two lines at the end of the spec, '
         f'[infer] and prior = {{ name = "bounded", upper = {upper} }}, with a number that no count exceeds',
     )

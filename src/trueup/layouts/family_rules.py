@@ -139,9 +139,9 @@ def rooted(
     if not fitting:
         crossing = next(m for margins in known for m in margins if m != Margin(cells.tree.levels[0]))
         raise SpecError(
-            f"the invariants do not fit together: '{crossing}' crosses another one, or a margin that two tables share",
+            f"the invariant '{crossing}' crosses another invariant, or a margin that two tables share",
             needed="in every table, invariants that are nested with each other and with the margins that it shares",
-            remedy="leave out one of the invariants",
+            remedy=f"leave out '{crossing}', or the invariants that cross it",
         )
     return min(fitting, key=flatness)
 

@@ -179,7 +179,7 @@ class HistogramProblem:
             if header.exact and np.delete(table, self.fold.columns(marginal), axis=1).any():
                 raise self.conflict(values) or InfeasibleError(
                     f"structural zeros contradict the invariant '{header.margin}'",
-                    remedy="correct one of them",
+                    remedy="correct the zeros or the invariant",
                 )
 
 

@@ -149,5 +149,5 @@ def _refuse_impossible(bound: Bound, least: NDArray, possible: NDArray[np.int64]
     if np.delete(least, possible, axis=1).any():
         raise InfeasibleError(
             f"the bound on '{bound.margin}' demands counts in cells that structural zeros exclude",
-            remedy="correct one of them",
+            remedy="lower the bound, or leave out a structural zero",
         )

@@ -91,7 +91,7 @@ class LinearProblem:
                 where = self.cells.margin_label(shared, int(differ[0]))
                 return InfeasibleError(
                     f"the invariants '{one.margin}' and '{other.margin}' have different sums at '{where}'",
-                    remedy="correct one of them",
+                    remedy="correct one of them, so that these sums agree",
                 )
         return None
 

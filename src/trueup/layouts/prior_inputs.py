@@ -101,7 +101,8 @@ def public_shares(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
     values = public_column(given, nested)
     if not np.isfinite(values).all() or (values < 0).any():
         raise SpecError(
-            f"the shares in {column_name(given)}, which the prior names, include a negative or missing number",
+            f"the shares in {column_name(given)}, which the prior names, include a "
+            f"{'negative' if np.isfinite(values).all() else 'missing'} number",
             needed="numbers of 0 or more",
         )
     if not values.any():
@@ -117,8 +118,10 @@ def standardised(values: Reals, given: str | tuple[float, ...]) -> Reals:
     spread = float(np.std(values))
     if not np.isfinite(values).all() or spread == 0:
         raise SpecError(
-            f"the covariate in {column_name(given)} is the same everywhere or not finite",
+            f"the covariate in {column_name(given)} "
+            f"{'is the same everywhere' if spread == 0 else 'is missing or infinite for some place'}",
             needed="finite numbers that vary between places",
+            remedy="correct the column, or leave it out of the prior",
         )
     return (values - values.mean()) / spread
 

@@ -189,6 +189,7 @@ class ReleasedSum:
                 f"{len(priors)} parts have different priors, and counts up to {high} are possible: together this needs "
                 "too much memory",
                 needed="the same prior for most parts",
+                remedy="give parts the same prior, or a prior with smaller counts",
             )
         masses = np.exp([prior.logpmf(np.arange(high + 1)) for prior in priors])
         return masses, high + max(map(self.width, self.kinds[0]))
@@ -245,8 +246,9 @@ def refuse_laws(laws: Iterable, algorithm: int) -> None:
             )
         if not law.reach(TABLE_MASS_LEFT_OUT) <= widest:
             raise SpecError(
-                f"the noise of law '{law.name}' is too wide",
-                needed=f"noise that stays within {widest} counts",
+                f"the noise of law '{law.name}' spreads over more than {widest:,} counts",
+                needed=f"noise that stays within {widest:,} counts",
+                remedy="give a law with less noise, as it was used",
             )
 
 

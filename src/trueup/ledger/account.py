@@ -68,7 +68,10 @@ class Account:
         """
         if url is None:
             if analyst is not None or key is not None:
-                raise SpecError("an analyst or a key is given without a ledger", remedy="add --ledger URL")
+                raise SpecError(
+                    f"{'an analyst' if analyst is not None else 'a key'} is given without a ledger",
+                    remedy="add --ledger URL, or leave it out",
+                )
             return None
         if analyst is None:
             raise SpecError("a ledger is given without the name of the analyst", remedy="add --analyst NAME")
@@ -149,7 +152,10 @@ class Account:
                 remedy="give that folder as --out, or choose a new key for a new release",
             )
         if done and _spec_digest(read_spec(out)[0]) != request.spec:
-            raise BudgetError("the key belongs to a release of another spec", remedy="choose a new key")
+            raise BudgetError(
+                "the key belongs to a release of another spec",
+                remedy="choose a new --key, or give the spec of that release",
+            )
         return done is not None
 
     def reserve(self, request: Request, *, name: str | None = None) -> Reservation:

@@ -46,7 +46,7 @@ def account_terms(state: Totals, dataset: str) -> Terms:
         known = ", ".join(sorted(state.terms)) or "none"
         raise BudgetError(
             f"dataset '{dataset}' has no cap in this ledger (known: {known})",
-            remedy="declare it with `trueup budget init`",
+            remedy="declare its caps with `trueup budget init`, or give a known dataset",
         )
     return state.terms[dataset]
 
@@ -84,13 +84,13 @@ def _refuse_undeclared(state: Totals, request: Request) -> None:
             raise BudgetError(
                 f"the invariant '{invariant.text}' is not declared for dataset '{request.dataset}' (declared: {listed})",
                 needed="an invariant that was declared when the account began",
-                remedy="measure this count with noise",
+                remedy="leave the invariant out of [constraints], and measure this count with noise",
             )
         if invariant.digest != allowed[invariant.text]:
             raise BudgetError(
                 f"the invariant '{invariant.text}' differs from the one that was declared under this name",
-                needed="the same table, columns, conditions and places",
-                remedy="measure this count with noise",
+                needed="the table, columns, conditions and places of that invariant",
+                remedy="correct the invariant, or leave it out and measure this count with noise",
             )
 
 
@@ -100,12 +100,16 @@ def _answerable(state: Totals, request: Request) -> None:
     if left < max(len(new.rules), bool(new.firsts)) or left < 0:
         words = "; ".join(f"'{q.text}'" for q in (*new.rules, *new.firsts)) or "whether it can be read"
         raise BudgetError(
-            f"the release checks what was not asked of dataset '{request.dataset}' before: {words}",
-            needed=f"at most {max(left, 0)} further checks of {terms.checks}: "
-            "whether a rule holds on confidential counts is an exact answer",
-            remedy="leave the rule out; have the keeper list it with a new account (`trueup budget init --list`); or clean the "
-            "table and declare it (`trueup budget data`), so that rules are checked anew"
-            + ("" if request.data else "; of data that cannot be known again every check counts each time"),
+            f"the release checks rules on dataset '{request.dataset}' that were not checked before: {words}",
+            needed=f"at most {max(left, 0)} new checks (of {terms.checks}), because each check reveals an exact fact about "
+            "confidential counts",
+            remedy="leave the rules out; or have the keeper list them with a new account (`trueup budget init --list`), or clean "
+            "the table and declare it (`trueup budget data`): then rules are checked anew"
+            + (
+                ""
+                if request.data
+                else "; this dataset cannot be recognised, so that every check counts each time"
+            ),
         )
 
 
@@ -124,7 +128,7 @@ def _refuse_over_cap(owner: Owner, loss: Loss, caps: Caps, spent: Loss) -> None:
             raise BudgetError(
                 f"the release asks {_whose(owner)} for more {currency} than is left",
                 needed=f"at most {max(cap - spent_in(currency, spent), 0)} of the cap {cap}",
-                remedy="ask for less, or wait for the next year if the cap renews yearly",
+                remedy="lower the budgets of the spec, or wait for the next year if the caps renew yearly",
             )
 
 

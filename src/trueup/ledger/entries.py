@@ -183,5 +183,5 @@ def unusable(where: str, said: object) -> LedgerError:
     return LedgerError(
         f"the ledger in {where} cannot be used: {str(said).strip()}",
         needed="a ledger that can be read and written; no budget was granted",
-        remedy="check path, permissions and free space",
+        remedy="correct the path, get permission to read and write there, or free space",
     )

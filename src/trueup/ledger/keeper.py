@@ -214,7 +214,8 @@ def keyed_fingerprint(source: Any, key: bytes) -> str | None:
                 keyed.update(piece)
         except OSError as error:
             raise DataError(
-                f"the data cannot be read: {error.strerror or 'the disk refuses'}", remedy="check permissions"
+                f"the data cannot be read: {error.strerror or 'the disk refuses'}",
+                remedy="get permission to read the file, or give a copy",
             ) from None
     return keyed.hexdigest()
 

@@ -233,7 +233,11 @@ class Ledger:
         """Return the reservation that a run made before it was interrupted; refuse another release."""
         entry, reserved = state.reserved[name]
         if not reserved.same_as(request):
-            raise BudgetError("the run reserved its budget for another release", remedy="start a new run")
+            raise BudgetError(
+                "the run reserved its budget for another release",
+                needed="the spec, dataset and analyst with which the run began",
+                remedy="give them as before, or start a new run",
+            )
         return Reservation(self._stored, name, state.stamp(entry), state.commits.get(name))
 
     def _bound(self, state: State, request: Request) -> Commit | None:
@@ -307,7 +311,10 @@ def keeper_of(store: Store, folder: Path | None) -> Keeper | None:
 
 
 def _absent() -> BudgetError:
-    return BudgetError("there is no ledger at the given place", remedy="make one with `trueup budget init`")
+    return BudgetError(
+        "there is no ledger at the given place",
+        remedy="check the address, or make a ledger with `trueup budget init`",
+    )
 
 
 def this_host() -> str:

@@ -196,14 +196,19 @@ def _view(spec: Spec, name: str) -> list[Any]:
 def _owner(spec: Spec, name: str) -> AttributePart:
     found = next((a for a in spec.attributes if name in a.views), None)
     if found is None:
-        raise SpecError(f"there is no attribute '{name}'")
+        raise SpecError(
+            f"there is no attribute '{name}'",
+            needed=f"one of: {', '.join(name for a in spec.attributes for name in a.views) or 'none'}",
+        )
     return found
 
 
 def _chosen(owner: AttributePart, view: str, value: str) -> list[Any]:
     groups = next((r.groups for r in owner.recodes if r.name == view), None)
     if value not in owner.views[view]:
-        raise SpecError(f"'{view}' has no value '{value}'")
+        raise SpecError(
+            f"'{view}' has no value '{value}'", needed=f"one of: {', '.join(map(str, owner.views[view]))}"
+        )
     return [_column(owner), sorted(groups[value]) if groups else [value]]
 
 

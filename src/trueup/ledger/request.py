@@ -89,7 +89,8 @@ def check_request(request: Request) -> None:
         amount = getattr(request.loss, name)
         if not isinstance(amount, Fraction) or amount < 0:
             raise SpecError(
-                f"the {name} of a loss is negative or not a Fraction",
+                f"the {name} of a loss is "
+                f"{'negative' if isinstance(amount, Fraction) else f'of type {type(amount).__name__}'}",
                 needed="an exact Fraction of zero or more",
             )
 
@@ -100,7 +101,7 @@ def read_name(given: object, what: str) -> str:
         raise SpecError(f"{what} has no name", needed="a text that is not empty")
     if len(given) > 200 or not given.isprintable():
         raise SpecError(
-            f"the name of {what.removeprefix('the ')} is too long or not printable",
+            f"the name of {what.removeprefix('the ')} is {'not printable' if len(given) <= 200 else 'too long'}",
             needed="at most 200 printable characters",
         )
     return given
@@ -196,7 +197,9 @@ class Terms:
                 remedy=did_you_mean(self.neighbours, get_args(Neighbours)),
             )
         if not isinstance(self.checks, int) or isinstance(self.checks, bool) or self.checks < 0:
-            raise SpecError("the number of checks is not a whole number of at least 0")
+            raise SpecError(
+                f"{self.checks!r} is given as the number of checks", needed="a whole number, 0 or more"
+            )
         for what, given, known in (
             ("caps renew", self.renews, "yearly"),
             ("the series of data is", self.series, "monthly"),

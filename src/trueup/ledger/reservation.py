@@ -27,7 +27,9 @@ def published_manifest(manifest: Path) -> tuple[str, dict[str, Any]]:
         return hashlib.sha256(manifest.read_bytes()).hexdigest(), held
     except (OSError, ValueError, TypeError):
         raise BundleError(
-            f"'{manifest.parents[1]}' has no readable {MANIFEST}", remedy="check the path"
+            f"'{manifest.parents[1]}' has no readable {MANIFEST}",
+            needed="the folder of a bundle",
+            remedy="check the path, or restore the bundle",
         ) from None
 
 
@@ -38,11 +40,13 @@ def describe_staged(staged: Path, stamp: Mapping[str, Any], seal: str | None = N
         raise BundleError(
             "the bundle that is to be published does not state the reservation of its budget",
             needed="the reservation in the field 'ledger' of its manifest",
+            remedy="restore the folder of the run, or begin a new release",
         )
     if seal is not None and manifest.get("seal") != seal:
         raise BundleError(
             "the bundle that is to be published holds other measurements than the ledger has recorded",
             needed="the measurements that were drawn first",
+            remedy="restore the folder of the run, or begin a new release",
         )
     return {"manifest": digest, "measurements": manifest.get("measurements")}
 

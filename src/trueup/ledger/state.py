@@ -200,7 +200,9 @@ def parse_caps(texts: Iterable[str]) -> tuple[dict[str, str], dict[str, dict[str
             )
         held = caps.setdefault(name, {})
         if currency in held:
-            raise SpecError(f"the cap '{text}' is given twice")
+            raise SpecError(
+                f"the cap '{text}' is given twice", needed="each cap once", remedy="leave one of them out"
+            )
         held[currency] = amount
     return caps.pop(""), caps
 

@@ -31,7 +31,8 @@ class Fingerprint:
             return {"key": self._key.hex(), "hmac-sha256": self._found.result()}
         except OSError as error:
             raise DataError(
-                f"the data cannot be read: {error.strerror or 'the disk refuses'}", remedy="check permissions"
+                f"the data cannot be read: {error.strerror or 'the disk refuses'}",
+                remedy="get permission to read the file, or give a copy",
             ) from None
 
 

@@ -236,7 +236,7 @@ def _refuse_crossed(cells: Cells, margin: Margin, lower, upper) -> None:
         raise InfeasibleError(
             f"the lower limit of the bound on '{margin}' exceeds its upper limit at "
             f"'{cells.tree.label(margin.level, place)}'",
-            remedy="correct one of the limits",
+            remedy="raise the upper limit, or lower the lower one",
         )
 
 

@@ -73,7 +73,7 @@ def kept_of(constraints: Constraints, *, total: bool) -> Kept:
         raise SpecError(
             f"the attributes have {combinations:,} combinations of values, too many to find what invariants and "
             "structural zeros imply",
-            needed=f"at most {MOST_COMBINATIONS:,}",
+            needed=f"at most {MOST_COMBINATIONS:,} combinations",
             remedy="leave out the invariants and zeros, or measure fewer attributes in one release",
         )
     few = Cells(whole.cells.tree, tuple(map(_two_values, whole.cells.attributes)))

@@ -324,5 +324,7 @@ def refuse_violations(found: Sequence[str], what: str, about: str = "") -> None:
     """Raise InfeasibleError naming the broken rules, if there are any."""
     if found:
         raise InfeasibleError(
-            f"{what} break {'; '.join(found)}", remedy="correct the data or the constraint", about=about
+            f"{what} break {'; '.join(found)}",
+            remedy="correct the data, or correct or drop the constraint",
+            about=about,
         )

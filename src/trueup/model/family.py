@@ -114,7 +114,7 @@ class FamilyCells(Cells):
     def finest(self) -> Margin:
         """Raise an error, because no table contains all others."""
         raise SpecError(
-            "these tables have no finest table in common",
+            "no table contains all others, so that there is no finest table",
             needed=f"one of the tables: {', '.join(map(str, self.tables))}",
         )
 

@@ -142,7 +142,9 @@ class Guarantee:
         if len(costs) != len(self.charges):
             raise PrivacyError(
                 f"the guarantee does not state its losses under the neighbour relation '{relation}'",
-                needed="the relation 'add-remove' or 'replace', and a guarantee that states the loss of each query",
+                needed="a guarantee that states the loss of each query"
+                if relation in ("add-remove", "replace")
+                else "the relation 'add-remove' or 'replace'",
                 remedy="measure anew, or account for the release by hand",
             )
         return compose(costs)

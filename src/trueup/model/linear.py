@@ -181,7 +181,7 @@ def _add(left: Terms, right: Terms, sign: int = 1) -> Terms:
 
 def _constant(terms: Terms) -> Fraction:
     if set(terms) - {_CONSTANT}:
-        raise ValueError("not a number")
+        raise ValueError("the text holds a name where only a number can stand")
     return terms.get(_CONSTANT, Fraction(0))
 
 

@@ -70,7 +70,8 @@ def plan_on_lattice(
         )
     if not reach.exact:
         raise SpecError(
-            f"query '{query.name}' has noise '{query.noise}', but one unit is not counted exactly once in it",
+            f"query '{query.name}' has noise '{query.noise}', but a unit may be counted in several of its counts, or in "
+            "none",
             needed="a table in which each unit is counted once",
             remedy="use 'discrete-laplace', and let reconciliation keep the invariants",
         )

@@ -38,7 +38,7 @@ def refuse_alike(what: str, names: list[str]) -> None:
 def refuse_repeats(what: str, names: list[str]) -> None:
     """Refuse a name that is declared twice."""
     if twice := repeated(names):
-        raise ValueError(f"{what} '{twice[0]}' is declared twice")
+        raise ValueError(f"{what} '{twice[0]}' is declared twice: leave one out, or rename it")
 
 
 def repeated(names: Iterable[str]) -> list[str]:

@@ -25,8 +25,6 @@ from trueup.model.toml import read_toml, toml_text
 from trueup.noise.perturbed import MAX_PARAMETER, CellKey
 from trueup.noise.perturbed.cell_key import LARGEST_CHANGE
 
-_NEEDED = "a CSV file beside the spec, with a row for each count i and value j"
-
 
 def read_transitions(path: Path) -> list[dict[int, float]]:
     """Read transition probabilities from columns `i` (count), `j` (published) and `p`, as R's ptable writes them.
@@ -39,9 +37,15 @@ def read_transitions(path: Path) -> list[dict[int, float]]:
         rows = list(csv.DictReader(lines, delimiter=delimiter))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         cause = getattr(error, "strerror", None) or "it is no CSV in UTF-8"
-        raise SpecError(f"cannot read the transitions from '{path}': {cause}", needed=_NEEDED) from None
+        raise SpecError(
+            f"cannot read the transitions from '{path}': {cause}",
+            needed="a CSV file in UTF-8 with the columns i, j and p: a count, what it may become, and the probability of that",
+        ) from None
     if not rows or not {"i", "j", "p"} <= set(rows[0]):
-        raise SpecError(f"'{path.name}' does not have the columns i, j and p", needed=_NEEDED)
+        raise SpecError(
+            f"'{path.name}' does not have the columns i, j and p",
+            needed="the columns i, j and p: a count, what it may become, and the probability of that",
+        )
     try:
         entries = [(int(row["i"]), int(row["j"]), float(str(row["p"]).replace(",", "."))) for row in rows]
     except (TypeError, ValueError):
@@ -225,9 +229,11 @@ class PerturbedSpec(SpecPart):
                 "column"
             )
         if self.levels[0].column is not None:
-            raise ValueError("the first level is the root: it holds every place and has no column")
+            raise ValueError(
+                "the first level is the root, which holds every place, but has a column: leave the column out"
+            )
         if not self.parents and (bare := [x.name for x in self.levels[1:] if x.column is None]):
-            raise ValueError(f"level '{bare[0]}' has no column")
+            raise ValueError(f"level '{bare[0]}' has no column: name the column that holds its keys")
 
     def refuse_misnamed(self, names: tuple[str, ...], where: str) -> None:
         """Refuse attributes that are undeclared or named twice, and tables that sum over overlapping values."""
@@ -235,9 +241,13 @@ class PerturbedSpec(SpecPart):
             refuse_unknown_name(name, [view for a in self.attributes for view in a.views], "attribute", where)
         for attribute in self.attributes:
             if len(same := [name for name in attribute.views if name in names]) > 1:
-                raise ValueError(f"{where} names '{same[0]}' and '{same[1]}', which are the same attribute")
+                raise ValueError(
+                    f"{where} names '{same[0]}' and '{same[1]}', which are the same attribute: name one of them"
+                )
             if not attribute.partition and not any(name in attribute.views for name in names):
-                raise ValueError(f"{where} sums over '{attribute.name}', whose values overlap")
+                raise ValueError(
+                    f"{where} sums over '{attribute.name}', whose values overlap: add '{attribute.name}' to its attributes"
+                )
 
 
 def parse_perturbed(text: str, folder: Path | None = None, what: str = "the spec") -> PerturbedSpec:

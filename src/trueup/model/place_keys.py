@@ -160,7 +160,11 @@ def paths_of(ids: NDArray, parents: NDArray) -> NDArray:
         twice = np.setdiff1d(np.arange(len(ids)), first)[0]
         same = parents[ids == ids[twice]]
         what = "two parents" if len(set(same)) > 1 else "two rows"
-        raise DataError(f"place '{ids[twice]}' has {what}", needed="one row and one parent for each place")
+        raise DataError(
+            f"place '{ids[twice]}' has {what}",
+            needed="one row and one parent for each place",
+            remedy="leave the other rows out",
+        )
     at = np.minimum(np.searchsorted(unique, parents), len(unique) - 1)
     is_root = parents == ""
     if (lost := np.flatnonzero((unique[at] != parents) & ~is_root)).size:
@@ -184,7 +188,10 @@ def _refuse_loops(up: NDArray, root: int, ids: NDArray) -> None:
     for _ in range(len(up).bit_length()):
         jump = jump[jump]  # twice as far up each time
     if (caught := np.flatnonzero(jump != root)).size:
-        raise DataError(f"place '{ids[caught[0]]}' is its own ancestor", remedy="correct its parents")
+        raise DataError(
+            f"place '{ids[caught[0]]}' is its own ancestor",
+            remedy=f"correct the parents of '{ids[caught[0]]}' and of the places above it, so that they lead to the root",
+        )
 
 
 def _climb(up: NDArray, leaves: NDArray, root: int) -> NDArray:

@@ -62,7 +62,7 @@ class BasePrior:
 
     def _require(self, good: bool, parameter: str, needed: str) -> None:
         if not good:
-            raise SpecError(f"prior '{self.name}': parameter '{parameter}' is out of range", needed=needed)
+            raise SpecError(f"parameter '{parameter}' of prior '{self.name}' is out of range", needed=needed)
 
     def _require_whole(self, parameter: str) -> None:
         given = getattr(self, parameter)
@@ -79,8 +79,8 @@ class BasePrior:
         each = tuple(given) if isinstance(given, tuple | list) else (given,)
         if not each or not all(map(_is_number, each)):
             raise SpecError(
-                f"prior '{self.name}': parameter '{parameter}' is of the wrong kind",
-                needed="a finite number, or a list of them, without quotes",
+                f"parameter '{parameter}' of prior '{self.name}' is not a number or a list of numbers",
+                needed="finite numbers without quotation marks",
             )
         return np.asarray(each, float)
 
@@ -96,8 +96,8 @@ class BasePrior:
         """Return the log masses of the counts 0, 1, ... up to the last count that has mass."""
         if (window := self.window()) is None:
             raise SpecError(
-                f"prior '{self.name}' allows arbitrarily large counts with a mass that is not negligible",
-                needed="a prior with finite support, or one whose tails vanish",
+                f"prior '{self.name}' gives arbitrarily large counts a probability that cannot be left out",
+                needed="a prior with a largest count, such as 'bounded', or one whose probabilities fall fast",
             )
         return self.logpmf(np.arange(window[1] + 1))
 
@@ -462,16 +462,18 @@ def read_prior(entry: Prior | Mapping[str, Any] | str, kinds: tuple[type, ...] =
     if unknown := [name for name in given if name not in known]:
         raise SpecError(
             f"prior '{kind.name}' has no parameter '{unknown[0]}'",
-            needed=f"among: {', '.join(known) or 'none'}",
+            needed=f"one of: {', '.join(known) or 'no parameter'}",
         )
     try:
         return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()})
     except SpecError:
         raise
     except (TypeError, ValueError):
+        required = [field.name for field in fields(kind) if field.default is MISSING]
+        lost = [name for name in required if name not in given]
         raise SpecError(
-            f"prior '{kind.name}' lacks a parameter, or has one of the wrong kind",
-            needed=f"numbers for: {', '.join(field.name for field in fields(kind) if field.default is MISSING)}",
+            f"prior '{kind.name}' {f'lacks the parameter {lost[0]}' if lost else 'has a parameter of the wrong kind'}",
+            needed=f"numbers for: {', '.join(required)}",
         ) from None
 
 

@@ -50,7 +50,7 @@ def test_the_basis_generates_every_solution(rows):
 @pytest.mark.parametrize(
     ("n", "rows", "kind", "message"),
     [
-        (2, [[0.5, 1]], SpecError, "not whole numbers"),
+        (2, [[0.5, 1]], SpecError, "holds a fraction"),
         (2, [[1, 1], [0, 0]], SpecError, "invariant 1 counts no cell"),
         (3, [[1, 1]], SpecError, "coefficients for 2 cells"),
         (2, [[1, 0], [0, 1]], PrivacyError, "determine every cell"),

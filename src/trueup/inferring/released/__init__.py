@@ -56,7 +56,8 @@ def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, I
     """
     if len(problem.laws) != 2 or problem.trials == 0:
         raise SpecError(
-            "the exact posterior is requested for a release that it cannot describe",
+            "the exact posterior is requested for "
+            f"{'a total of zero' if len(problem.laws) == 2 else f'{len(problem.laws)} parts'}",
             needed="two parts with a positive total",
         )
     if problem.redrawn:
@@ -66,7 +67,7 @@ def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, I
         )
     if problem.listed:
         raise SpecError(
-            "the exact posterior is requested for a total that is a sum of noisy counts",
+            "the exact posterior is requested for noise that is not of the law 'discrete-laplace'",
             needed="noise of the law 'discrete-laplace'",
         )
     radius = problem.radius()

@@ -280,6 +280,6 @@ def refuse_large_splits(entries: int) -> None:
     if entries > MOST_ENTRIES:
         raise SpecError(
             f"the exact posterior needs tables of {entries:.2g} probabilities of noisy parts, which are too large",
-            needed="totals of fewer parts, or less noise",
+            needed=f"at most {MOST_ENTRIES:,} probabilities: totals of fewer parts, or less noise",
             remedy="use the measurements with 'tree-exact', where they are public",
         )

@@ -245,7 +245,7 @@ def far_apart() -> InfeasibleError:
     return InfeasibleError(
         "no noisy counts near the released ones are possible under the prior and the laws",
         needed="counts as a multinomial method released them, and a prior that allows counts near them",
-        remedy="check the method, the laws and the prior",
+        remedy="give the method that released them, the laws of its noise, and a prior that allows such counts",
     )
 
 

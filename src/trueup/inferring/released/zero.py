@@ -150,7 +150,8 @@ def _widest(problem: ReleasedSum) -> float:
 def _impossible() -> InfeasibleError:
     return InfeasibleError(
         "the prior allows no true counts whose total is released as zero",
-        remedy="check the method, the laws and the prior",
+        needed="a prior under which small counts are possible",
+        remedy="give such a prior, or the method and the laws with which the total was released",
     )
 
 

@@ -225,7 +225,7 @@ def _kept(cells: Cells, attributes: Sequence[str] | None) -> list[tuple[Attribut
     if lost := [a.name for a, recode in seen if not recode.name and not a.partition]:
         raise SpecError(
             f"the values of '{lost[0]}' overlap, so a sum over them counts some units twice",
-            remedy="keep it as an attribute",
+            remedy=f"keep '{lost[0]}' as an attribute of the areas, by --by",
         )
     return [(a, recode) for a, recode in seen if recode.name]
 

@@ -101,8 +101,15 @@ def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
             summary |= {name: summary[name].astype(float) for name in _UNKNOWN}
             return replace(_read_assessment(manifest, summary), spec=spec), spec
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise BundleError(f"the assessment in '{folder}' is damaged", remedy="restore it") from None
-    raise BundleError(f"'{folder}' has format {manifest['format']}", needed=f"format {FORMAT}")
+        raise BundleError(
+            f"the assessment in '{folder}' is damaged",
+            remedy="restore the folder, or run `trueup assess` again",
+        ) from None
+    raise BundleError(
+        f"'{folder}' has format {manifest['format']}",
+        needed=f"format {FORMAT}",
+        remedy="run `trueup assess` again with this version",
+    )
 
 
 def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> None:
@@ -111,7 +118,10 @@ def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> N
     Texts are joined to numbers inside DuckDB: millions of rows repeat a few names and keys.
     """
     if assessment.cells is None:
-        raise BundleError("figures of single counts were not read back", remedy="read the files in counts/")
+        raise BundleError(
+            "the assessment was read from a folder without the figures of single counts",
+            remedy="read them from the files in its folder counts/",
+        )
     keys = margin_columns(assessment.cells, margin)
     labels, parts = _parts(assessment, margin)
     columns = ", ".join(f"k.{quoted(name)}" for name in keys)

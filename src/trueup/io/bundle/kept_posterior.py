@@ -28,7 +28,6 @@ from trueup.model.records.quantity import Ratio
 
 LARGEST_DRAWS = 1 << 32
 """Largest number of counts, in all draws together, that is read at once."""
-_RESTORE = "infer again, or restore the folder"
 
 
 def read_posterior(folder: str | Path, *, memory: int | None = None) -> Posterior:
@@ -117,6 +116,12 @@ def is_posterior(folder: Path) -> bool:
     return (folder / MANIFEST.name).is_file() and not (folder / MANIFEST).is_file()
 
 
+def _damaged(what: str) -> BundleError:
+    return BundleError(
+        what, needed="the files as `trueup infer` wrote them", remedy="restore them, or infer again"
+    )
+
+
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """Read a posterior's manifest, and check every file against its digest, except draws that are read later."""
     if not is_posterior(folder):
@@ -133,26 +138,20 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         KeptPosterior.model_validate(manifest)
         refuse_names(manifest["files"])
     except (OSError, ValueError, LookupError, TypeError):
-        raise BundleError(
-            f"the manifest of '{folder}' is damaged, or is not one of a posterior", remedy=_RESTORE
-        ) from None
+        raise _damaged(f"the manifest of '{folder}' is damaged, or is not one of a posterior") from None
     refuse_links(folder, [MANIFEST.name, *manifest["files"]])
     later = "draws/" if manifest.get("by parts") else None  # of a nation, when they are read
     for name, written in manifest["files"].items():
         if later and name.startswith(later):
             continue
         if not (path := folder / name).is_file() or digest(path) != written:
-            raise BundleError(
-                f"'{name}' of '{folder}' is missing or was changed after it was written", remedy=_RESTORE
-            )
+            raise _damaged(f"'{name}' of '{folder}' is missing or was changed after it was written")
     return manifest
 
 
 def _cells(folder: Path, manifest: Mapping[str, Any]) -> Cells:
     if PLACES not in manifest["files"]:
-        raise BundleError(
-            f"'{folder}' holds no keys of places, so that its places have no names", remedy=_RESTORE
-        )
+        raise _damaged(f"'{folder}' holds no keys of places, so that its places have no names")
     levels = manifest["levels"]
     attributes = tuple(_attribute(entry) for entry in manifest["attributes"])
     try:
@@ -160,13 +159,11 @@ def _cells(folder: Path, manifest: Mapping[str, Any]) -> Cells:
             folder / PLACES, [each["level"] for each in levels], most=levels[-1]["places"]
         )
         if tree.sizes != tuple(each["places"] for each in levels):
-            raise BundleError(
-                f"'{PLACES}' of '{folder}' holds other numbers of places than its manifest states"
-            )
+            raise _damaged(f"'{PLACES}' of '{folder}' holds other numbers of places than its manifest states")
     except BundleError:
         raise
     except TrueupError:
-        raise BundleError(f"'{PLACES}' of '{folder}' is damaged", remedy=_RESTORE) from None
+        raise _damaged(f"'{PLACES}' of '{folder}' is damaged") from None
     return _of_tables(Cells(tree, attributes), [margin_in(entry) for entry in manifest["tables"]])
 
 
@@ -180,7 +177,7 @@ def _of_tables(whole: Cells, tables: Sequence[Margin]) -> Cells:
 def _attribute(entry: Mapping[str, Any]) -> Attribute:
     names = [entry["values"], *(r["values"] for r in entry["recodes"])]
     if any(len(set(values)) < len(values) for values in names):
-        raise BundleError(f"the attribute '{entry['name']}' lists a value twice", remedy=_RESTORE)
+        raise _damaged(f"the attribute '{entry['name']}' lists a value twice")
     recodes = (Recode(r["name"], tuple(r["values"]), tuple(r["groups"])) for r in entry["recodes"])
     return Attribute(entry["name"], tuple(entry["values"]), entry["partition"], tuple(recodes))
 
@@ -196,7 +193,9 @@ def _draws(folder: Path, names: Iterable[str], shape: tuple[int, int, int]) -> N
     """Read counts `(chains, draws, cells)` from files that hold them draw after draw, cell after cell."""
     if prod(shape) > LARGEST_DRAWS:
         raise BundleError(
-            f"'{folder}' holds too many draws to be read at once", needed="fewer draws (--draws)"
+            f"'{folder}' holds too many draws to be read at once",
+            needed=f"at most {LARGEST_DRAWS:,} counts in all draws",
+            remedy="infer again with fewer --draws",
         )
     counts, done = np.empty(prod(shape), np.int64), 0
     for name in names:
@@ -204,7 +203,7 @@ def _draws(folder: Path, names: Iterable[str], shape: tuple[int, int, int]) -> N
         counts[done : done + part.size] = part
         done += part.size
     if done != counts.size:
-        raise BundleError(f"'{folder}' holds fewer draws than its manifest states", remedy=_RESTORE)
+        raise _damaged(f"'{folder}' holds fewer draws than its manifest states")
     return counts.reshape(shape)
 
 
@@ -213,14 +212,14 @@ def _counts(path: Path, most: int) -> NDArray:
     table = _table_name(path)
     with connect(files=[path], threads=1) as connection, quiet_duckdb(f"'{path.name}'"):
         if path.suffix == ".parquet" and columns_of(connection, [path]).get("count") not in KINDS["whole"]:
-            raise BundleError(f"'{path.name}' has no column of whole numbers called 'count'", remedy=_RESTORE)
+            raise _damaged(f"'{path.name}' has no column of whole numbers called 'count'")
         if connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0] > most:
-            raise BundleError(f"'{path.name}' holds more rows than its manifest states", remedy=_RESTORE)
+            raise _damaged(f"'{path.name}' holds more rows than its manifest states")
         found = connection.execute(f'SELECT "count"::BIGINT AS n FROM {table}').fetchnumpy()["n"]
     if np.ma.is_masked(found):
-        raise BundleError(f"'{path.name}' holds a row without a count", remedy=_RESTORE)
+        raise _damaged(f"'{path.name}' holds a row without a count")
     if found.size and not -LARGEST_COUNT < found.min() <= found.max() < LARGEST_COUNT:
-        raise BundleError(f"'{path.name}' holds a count above 2^53", remedy=_RESTORE)
+        raise _damaged(f"'{path.name}' holds a count above 2^53")
     return np.asarray(found)
 
 

@@ -65,8 +65,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             _refuse_strange(manifest)
     except OSError:
         inside = (folder / MANIFEST.name).is_file()
-        remedy = f"give the folder that holds it as '{MANIFEST.parent}'" if inside else "check the path"
-        raise BundleError(f"'{folder}' is not a bundle: it has no file {MANIFEST}", remedy=remedy) from None
+        raise BundleError(
+            f"'{folder}' is not a bundle: it has no file {MANIFEST}",
+            remedy=f"give the folder that holds it as '{MANIFEST.parent}'" if inside else "check the path",
+        ) from None
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
         raise BundleError(f"the manifest of '{folder}' is damaged", remedy="restore the bundle") from None
     if not known:

@@ -200,7 +200,8 @@ def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
     record = unverified_measurements(folder, manifest)
     if record.digest != manifest["measurements"]:
         raise BundleError(
-            f"the measurements in '{folder}' were changed: their digest differs from the one in the manifest"
+            f"the measurements in '{folder}' were changed: their digest differs from the one in the manifest",
+            remedy="restore the bundle",
         )
     return record
 

@@ -143,7 +143,7 @@ class _Attribute(_Part):
     @model_validator(mode="after")
     def _groups_exist(self) -> _Attribute:
         if any(len(r.groups) != len(self.values) or max(r.groups) >= len(r.values) for r in self.recodes):
-            raise ValueError("a recode groups other values")
+            raise ValueError("a recode does not give each value of its attribute a group")
         return self
 
 

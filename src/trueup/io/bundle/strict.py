@@ -82,10 +82,10 @@ def amount(text: Any) -> Fraction:
     if isinstance(text, int) and not isinstance(text, bool) and 0 <= text < 10**_DIGITS:
         return Fraction(text)
     if not isinstance(text, str) or not _AMOUNT.fullmatch(text):
-        raise ValueError("an amount is not a number of the allowed form")
+        raise ValueError("an amount is not a number such as 1, 0.5 or 1/3")
     above, _, below = text.partition("/")
     if below and not int(below):
-        raise ValueError("an amount is not a number of the allowed form")
+        raise ValueError("an amount is not a number such as 1, 0.5 or 1/3")
     return Fraction(above) / int(below or 1)
 
 

@@ -108,7 +108,9 @@ def read_measured(
             )
             flat = rows.fetchnumpy()["value"]
         except duckdb.Error:
-            raise BundleError(f"'{path.name}' cannot be read: it is truncated or damaged") from None
+            raise BundleError(
+                f"'{path.name}' cannot be read: it is truncated or damaged", remedy="restore the bundle"
+            ) from None
     sizes = [cells.size(h.margin) if h.groups is None else len(h.groups) for h in headers]
     if flat.size != sum(sizes):
         raise BundleError(
@@ -150,7 +152,10 @@ def _values_of_level(
     if not as_expected or not _in_order(
         connection.execute(f"SELECT place {rows}", asked), cells.tree, level, order
     ):
-        raise BundleError(f"the measurements do not list the places of level '{level}' in order")
+        raise BundleError(
+            f"the measurements do not list the places of level '{level}' in order",
+            remedy="restore the bundle",
+        )
     flat = connection.execute(f"SELECT unnest(value)::BIGINT AS value {rows}", asked).fetchnumpy()["value"]
     if (np.diff(listed["query"]) < 0).any():
         flat = flat[np.argsort(np.repeat(listed["query"], listed["size"]), kind="stable")]
@@ -197,7 +202,10 @@ def read_left_out(connection: Any, files: str) -> int:
     """Return the noisy number of records that the limit on records of each unit left out."""
     rows = connection.execute(f"SELECT value[1]::BIGINT FROM {files} WHERE level = ''").fetchall()
     if len(rows) != 1:
-        raise BundleError("the measurements must state exactly once how many records were left out")
+        raise BundleError(
+            "the measurements do not state exactly once how many records were left out",
+            remedy="restore the bundle",
+        )
     return int(rows[0][0])
 
 
@@ -234,7 +242,10 @@ def read_counted(
         listed[np.asarray(position)] = True
     if listed.sum() != len(position):
         raise BundleError(
-            f"the table of '{margin}' lists a group twice, or one that '{margin}' does not have"
+            f"the table of '{margin}' lists "
+            f"{'a group that it does not have' if np.ma.is_masked(position) else 'a group twice'}",
+            needed=f"each group of '{margin}' once",
+            remedy="restore the bundle",
         )
     return tuple(
         _placed(np.asarray(position), rows[name], size) if name in rows else None

@@ -87,7 +87,8 @@ class SparseCounts:
         """
         if not self.part(part).is_file():
             raise DataError(
-                f"the file of part {part} is missing in '{self.folder}'", remedy="tabulate the data again"
+                f"the file of part {part} is missing in '{self.folder}'",
+                remedy="run the command again, so that the data are tabulated anew",
             )
         rows = select(open_table(self.part(part), connection), Occupied._fields)
         return Occupied(**{name: np.asarray(rows[name]) for name in Occupied._fields})
@@ -355,7 +356,10 @@ class _Tabulation:
         row, value = Relation(table.name, bad).select(["row", "value"]).values()
         where = table.row(int(row[0]))
         whole_counts(value, column, lambda at: where)
-        raise DataError(f"column '{column}' in {where} holds something that is not a whole number")
+        raise DataError(
+            f"column '{column}' in {where} holds something that is not a whole number",
+            needed="whole numbers in every row",
+        )
 
     def _first(self, query: str) -> Any:
         return next(iter(self.connection.execute(query).fetchall()), None)

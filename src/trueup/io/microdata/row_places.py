@@ -89,13 +89,13 @@ def refuse_rows(found: int, expected: int | None, table: Source) -> None:
         raise DataError(
             f"{table.name} has a header but no rows",
             needed="at least one row",
-            remedy="check the file; if it should be empty, give --expect-rows 0",
+            remedy="give the complete file; if it should be empty, give --expect-rows 0",
             about=ROWS,
         )
     if expected not in (None, found):
         raise DataError(
             f"{table.name} does not hold {expected:,} rows, as it should",
-            remedy="check that the file is complete, and that --expect-rows gives the right number",
+            remedy="give the complete file, or the right number by --expect-rows",
             about=ROWS,
         )
 
@@ -108,8 +108,9 @@ def require_columns(spec: Reading, table: Source, columns: list[str]) -> None:
         told = ", ".join(f'"{name}"' for name in dict.fromkeys(held))
         raise DataError(
             f"{table.name} has no column '{lost[0]}'",
-            needed="a header row with that name, in the same upper and lower case",
-            remedy=f"write place = [{told}] in [table], if that identifies the place and the public list says what it lies in",
+            needed="a column of that name in the header row; upper and lower case matter",
+            remedy=f"where the columns [{told}] identify a place, and the public list gives the larger places that contain it, "
+            f"write place = [{told}] in [table]",
             about=f"column {lost[0].casefold()}",
         )
     require(table, columns)
@@ -179,6 +180,7 @@ def plain_keys(spec: Reading, cells: Cells) -> Columns:
             f"`place` in [table] names {columns}, in which several places of level '{cells.tree.levels[-1]}' have the "
             "same key",
             needed="columns whose keys identify each place",
+            remedy="add a column to `place`, until no two places have the same key",
         )
     return _plain(keys, cells)
 

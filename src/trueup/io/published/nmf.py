@@ -118,18 +118,20 @@ def _level_rows(root: Path, level: str, kind: str) -> list[Row]:
         if missing := [name for name in _COLUMNS[kind] if name not in relation.columns]:
             raise DataError(
                 f"the files of level '{level}' do not have the column '{missing[0]}'",
-                remedy="check the files",
+                remedy="give the folder of noisy-measurement files as they were published",
             )
         if len(relation) > sum(Path(file).stat().st_size for file in files):
             raise DataError(
-                f"the files of level '{level}' have more rows than bytes", remedy="check the files"
+                f"the files of level '{level}' have more rows than bytes",
+                needed="files as they were published",
+                remedy="download them again",
             )
         kinds = ("VARCHAR", "VARCHAR", "INTEGER[]", "BIGINT[]", "VARCHAR")
         read = (f"TRY_CAST({name} AS {kind})" for name, kind in zip(_COLUMNS[kind], kinds))
         rows = relation.select(", ".join(read)).fetchall()
     if any(None in row[:4] or None in row[2] or None in row[3] for row in rows):
         raise DataError(
-            f"the files of level '{level}' have a row without a value in one of its columns",
+            f"the files of level '{level}' have a row without a value in a column that is needed",
             needed=f"columns {', '.join(_COLUMNS[kind])}, shapes and values as lists of whole numbers",
         )
     return [Row(g, q, tuple(s), np.array(v, np.int64), str(x)) for g, q, s, v, x in rows]
@@ -159,8 +161,9 @@ def _measured(
     place = _place_of(cells, level, mine)
     if sorted(row.geocode for row in mine) != sorted(place) or not mine:
         raise DataError(
-            f"query '{query.name}' is missing or repeated for some place of level '{level}'",
+            f"query '{query.name}' does not have one row for each place of level '{level}'",
             needed="one row for each place",
+            remedy="give all files of the level, each once",
         )
     result = []
     for variance in sorted({row.given for row in mine}):

@@ -131,6 +131,7 @@ def _by_level(spec: Spec, rows: Columns) -> dict[str, Columns]:
         raise DataError(
             f"the last level of the spec is '{last.upper()}', but no row has this REGION_TYPE",
             needed="rows of the last level, or a spec without that level",
+            remedy=f"leave the level '{last.upper()}' out of the spec, or give the file with its rows",
         )
     return {
         name: {key: column[types == name] for key, column in rows.items()} for name in names if name in types
@@ -249,9 +250,7 @@ def _numbers(column: NDArray, law: Law) -> NDArray:
             "column 'COUNT' holds something that is not a whole number", needed="whole numbers"
         ) from None
     if not all(abs(value) <= MAX_COUNT for value in found):
-        raise DataError(
-            "column 'COUNT' holds something that is not a number up to 2^62", needed="numbers up to 2^62"
-        )
+        raise DataError("column 'COUNT' holds a number beyond 2^62", needed="numbers from -2^62 to 2^62")
     return np.array(found)
 
 

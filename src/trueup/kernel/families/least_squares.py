@@ -268,8 +268,8 @@ class FamilyLeastSquares:
         dense = tuple(sorted({i for view in views for i in view.kept} - set(contrast)))
         if (unknowns := int(np.prod([self.axes[i].atoms for i in dense], dtype=np.int64))) > MOST_UNKNOWNS:
             raise SpecError(
-                f"recodes of several attributes are crossed, which needs matrices of {unknowns:,} rows",
-                needed=f"at most {MOST_UNKNOWNS:,}",
+                f"recodes of several attributes cross; together they have {unknowns:,} combinations",
+                needed=f"at most {MOST_UNKNOWNS:,} combinations",
                 remedy="measure fewer recodes of the same attributes",
             )
         block = Block(contrast, dense, (), (), ())

@@ -290,8 +290,8 @@ def leaf_filter(precision: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np
     if free.size and np.linalg.eigvalsh(reduced)[0] <= RANK * max(np.trace(precision), 1e-300):
         raise SpecError(
             "at some place of the lowest level the measurements do not determine every cell",
-            needed="the detailed histogram (or marginals that determine it) measured on every lowest level",
-            remedy="measure the detailed histogram there, however noisily",
+            needed="a table by all attributes, or tables that determine it, measured at the lowest level of every place",
+            remedy="give a query by all attributes at that level a budget, however small",
         )
     v = free @ np.linalg.inv(reduced) @ free.T if free.size else np.zeros_like(precision)
     return v, (np.eye(v.shape[0]) - v @ precision) @ np.linalg.pinv(rows)

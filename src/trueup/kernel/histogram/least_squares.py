@@ -99,7 +99,7 @@ class HistogramLeastSquares:
         """Run the covariance recursion."""
         if not all(variance >= 0 for measured in plan for _, variance in measured):
             raise SpecError(
-                "a variance is negative or not a number", needed="0 (exact) to infinity (not measured)"
+                "a variance is negative or not a number", needed="0 (exact), more, or inf (not measured)"
             )
         filters: list[tuple[Filter, ...]] = [()] * spine.depth
         last = spine.depth - 1

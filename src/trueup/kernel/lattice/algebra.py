@@ -46,7 +46,8 @@ def integer_matrix(invariants: ArrayLike) -> Matrix:
     matrix = np.asarray(given, dtype=np.int64)
     if not np.array_equal(matrix, given):
         raise SpecError(
-            "an invariant has coefficients that are not whole numbers",
+            "an invariant holds a fraction",
+            needed="whole numbers",
             remedy="multiply it by the common denominator",
         )
     empty = np.flatnonzero(~matrix.any(axis=1))
@@ -198,7 +199,8 @@ def _flint(matrix):
         from flint import fmpz_mat
     except ImportError as missing:
         raise SpecError(
-            "general invariants need python-flint", remedy="pip install 'trueup[lattice]'"
+            "noise given these invariants needs the package python-flint, which is not installed",
+            remedy="pip install 'trueup[lattice]'",
         ) from missing
     return fmpz_mat([[int(entry) for entry in row] for row in matrix])
 

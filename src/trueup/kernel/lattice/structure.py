@@ -149,8 +149,9 @@ def _invariant_rows(n: int, invariants: Any) -> Any:
         )
     if not np.array_equal(rows.data, np.rint(rows.data)) or (np.abs(rows.data) >= 2**53).any():
         raise SpecError(
-            "an invariant has coefficients that are not whole numbers below 2^53",
-            remedy="multiply it by the common denominator",
+            "an invariant holds a fraction, or a number of 2^53 or more in size",
+            needed="whole numbers below 2^53 in size",
+            remedy="multiply an invariant with fractions by their common denominator",
         )
     rows = rows.astype(np.int64)
     rows.eliminate_zeros()

@@ -154,7 +154,8 @@ def nearest(
         )
     if variances is not None and not np.all(np.isfinite(variances) & (np.asarray(variances) >= 0)):
         raise SpecError(
-            "the variance of a cell is negative, infinite or not a number", needed="a finite variance"
+            "the variance of a cell is negative, infinite or not a number",
+            needed="a finite variance of 0 or more for each cell",
         )
     v = np.ones(y.shape) if variances is None else np.broadcast_to(np.asarray(variances, float), y.shape)
     dual = _Dual(y, v, list(margins), [np.asarray(b, float) for b in sums], nonnegative)

@@ -163,7 +163,7 @@ def _sum(weights: Integers) -> int:
 def is_uniform(empty: Empty) -> bool:
     """Return True if groups without any weight are to be split evenly."""
     if empty not in ("error", "uniform"):
-        raise SpecError(f"empty = {empty!r}", needed="'error' or 'uniform'")
+        raise SpecError(f"empty = {empty!r}", needed="'error', or 'uniform' to split evenly")
     return empty == "uniform"
 
 
@@ -185,13 +185,13 @@ def refuse_groups(status: int, where: str) -> None:
     if status == EMPTY:
         raise InfeasibleError(
             f"{where} has a positive total, but no part has a positive weight",
-            needed="a rule for splitting such totals, or a positive weight",
             remedy="set empty = 'uniform' to split such totals evenly",
         )
     if status == INFEASIBLE:
         raise InfeasibleError(
             f"{where} cannot be the sum of its parts, because exact counts contradict each other",
-            remedy="correct the invariants",
+            needed="exact counts whose parts sum to their totals",
+            remedy="correct or drop an invariant",
         )
 
 

@@ -55,8 +55,8 @@ def gibbs(
         scale = np.exp(0.5 * rng.standard_normal() / np.sqrt(k.sum() + 1.0))
         if not _gibbs(k, tables, total, scale, _BURN, uniform, rng, out[chain]):
             raise ConvergenceError(
-                "fewer than one proposal in a million is accepted for these released counts",
-                remedy="check the released counts, the laws and the prior",
+                "these released counts are too unlikely under the laws and the prior to draw their posterior",
+                remedy="give the method that released them, the laws of its noise, and a prior that allows such counts",
             )
     return out
 

@@ -237,7 +237,7 @@ def _impossible() -> InfeasibleError:
     return InfeasibleError(
         "multinomial-mode cannot have released these counts under the given prior",
         needed="counts that multinomial-mode released, and a prior that allows them",
-        remedy="check the method, the laws and the prior",
+        remedy="give the method that released them, the laws of its noise, and a prior that allows such counts",
     )
 
 

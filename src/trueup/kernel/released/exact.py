@@ -72,8 +72,8 @@ def draw_near_mode(
         tries += tried
         if tries > 1e6 * (done + 1):
             raise ConvergenceError(
-                "fewer than one proposal in a million is accepted for these released counts",
-                remedy="check the released counts, the laws and the prior",
+                "these released counts are too unlikely under the laws and the prior to draw their posterior",
+                remedy="give the method that released them, the laws of its noise, and a prior that allows such counts",
             )
     return out, done / tries
 

@@ -51,8 +51,8 @@ def fieller(
     num, den, var_num, var_den = np.broadcast_arrays(numerator, denominator, *variances)
     if not (np.isfinite(num) & np.isfinite(den) & (var_num >= 0) & (var_den >= 0)).all() or not quantile > 0:
         raise SpecError(
-            "a count, a variance or the quantile is out of range",
-            needed="finite counts, variances of 0 or more, a quantile above 0",
+            "a count is not finite, a variance is negative, or the quantile is not above 0",
+            needed="finite counts, variances of 0 or more, and a quantile above 0",
         )
     # a r^2 - 2 b r + c <= 0
     a = den**2 - quantile**2 * var_den

@@ -189,10 +189,12 @@ def _not_found(part: PublishedTable, source: Any, names: Sequence[str]) -> DataE
     near = alike or get_close_matches(_plain(lost), free, 3, 0.4) or free[:8]
     return DataError(
         f"table '{part.name}' has no column '{lost}' in a row with its other columns",
-        needed="a header with the names of all columns that the entry names, in the same upper and lower case",
-        remedy="take names that are there: " + ", ".join(f"'{name}'" for name in near)
-        if near
-        else "check the file and its sheet",
+        needed="a row of the header with all columns that the entry names; upper and lower case matter",
+        remedy=(
+            "take names that are there: " + ", ".join(f"'{name}'" for name in near)
+            if near
+            else "name the sheet that holds the table by `sheet`, or correct the names"
+        ),
     )
 
 

@@ -51,7 +51,11 @@ def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Colu
     size = len(next(iter(rows.values())))
     rows |= {name: np.full(size, value, object) for name, value in part.constant.items()}
     if not len(next(iter(rows.values()))):
-        raise DataError(f"table '{part.name}' has no rows", needed="a row for each place or cell")
+        raise DataError(
+            f"table '{part.name}' has no rows",
+            needed="a row for each place or cell",
+            remedy=f"give the file that holds '{part.name}', or correct `only`, `skip` and `header` in its entry",
+        )
     return rows
 
 
@@ -90,6 +94,7 @@ def _refuse_strange(spec: PerturbedSpec, part: PublishedTable, names: Sequence[s
             f"table '{part.name}' {'renames' if strange[0] in part.columns else 'gives'} the column '{strange[0]}', "
             "which it does not need",
             needed=f"one of: {', '.join(dict.fromkeys(names))}",
+            remedy=f"leave '{strange[0]}' out of the entry",
         )
 
 

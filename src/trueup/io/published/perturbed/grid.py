@@ -52,6 +52,7 @@ def rows_of(
                 f"'{path.name}' is too large: more than {MOST_ROWS:,} rows, {WIDEST:,} cells in a row or {MOST_CELLS:,} "
                 "cells in all",
                 needed="a file that holds one table",
+                remedy="remove other tables from the file, or save this table in a file of its own",
             )
         yield row
 
@@ -103,9 +104,7 @@ def delimiters_of(source: Any) -> list[str | None]:
 
 def _csv_rows(path: Path, source: Any, delimiter: str, *, stripped: bool) -> Iterator[Row]:
     if is_zst(path):
-        raise DataError(
-            f"'{path.name}' is compressed, and does not begin with the header of a table", remedy="unpack it"
-        )
+        raise DataError(f"'{path.name}' is compressed, and a header is not its first row", remedy="unpack it")
     encoding = source.encoding if isinstance(source, Encoded) else _unicode(path)
     try:
         with opened_csv(path) as file, TextIOWrapper(file, encoding, newline="") as text:
@@ -120,7 +119,11 @@ def _csv_rows(path: Path, source: Any, delimiter: str, *, stripped: bool) -> Ite
             remedy=f"name the encoding: --encoding {encoding_of(path)}; or save the file as UTF-8",
         ) from None
     except (*DAMAGED, csv.Error):
-        raise DataError(f"'{path.name}' cannot be read as CSV", remedy="check the file") from None
+        raise DataError(
+            f"'{path.name}' cannot be read as CSV",
+            needed="rows of fields with a delimiter, and quotation marks in pairs",
+            remedy="save the table again as CSV, Parquet or xlsx",
+        ) from None
 
 
 def _unicode(path: Path) -> str:

@@ -118,7 +118,8 @@ def _refuse_overlapping(spec: PerturbedSpec, part: PublishedTable, attributes: t
             raise DataError(
                 f"table '{part.name}' has rows that sum over '{attribute.name}', whose values overlap, so that some "
                 "units are counted twice",
-                needed=f"a value of '{attribute.name}' in every row",
+                needed=f"a value of '{attribute.name}' in every row that is read",
+                remedy="leave those rows out: only = { COLUMN = what it says in the rows to read }",
             )
 
 

@@ -114,9 +114,9 @@ def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | 
     for row, id_ in enumerate(ids.tolist()):
         if id_ not in depth:
             raise DataError(
-                f"row {row + 1} of table '{part.name}' names the place '{ids[row]}', which does not occur down to level "
-                f"'{part.level}'",
-                needed="places of the list of places, and in the entry the finest level of the table's rows",
+                f"row {row + 1} of table '{part.name}' names the place '{ids[row]}', which is not a place of level "
+                f"'{part.level}' or above",
+                needed="places that the list of places has, and as `level` of the entry the finest one of the table's rows",
             )
     return np.array([depth[id_] for id_ in ids.tolist()], np.int64)
 
@@ -184,6 +184,7 @@ def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
         raise DataError(
             f"no row of table '{shown}' names a place of level '{spec.levels[-1].name}'",
             needed=f"keys of such places in the columns {', '.join(columns)}",
+            remedy=f"leave out level '{spec.levels[-1].name}', or correct the columns or `level` in the entry of '{shown}'",
         )
     held = dict(zip(columns, places))
     return Tree.from_columns(

@@ -55,6 +55,7 @@ def by_variance(
         raise DataError(
             f"table '{v.part.name}' has {len(every):,} different variances",
             needed=f"at most {MOST_VARIANCES:,}",
+            remedy="give a table in which many counts share a variance",
         )
     result: dict[Fraction, NDArray[np.bool_]] = {}
     for k, text in enumerate(every.tolist()):

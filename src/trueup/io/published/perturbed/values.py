@@ -245,7 +245,7 @@ def _refuse_impossible(cells: Cells, v: ValuesUnderLaw) -> None:
                 else ""
             ),
             needed="values as they were published, under the law that made them",
-            remedy="correct the law, or the value",
+            remedy=f"correct the law in the entry of '{v.part.name}', or the value in a copy of the file",
         )
 
 
