@@ -45,11 +45,11 @@ class Registry(Sequence[type[K]]):
         return (self[at] for at, stated in enumerate(self.stated) if stated is None or structure in stated)
 
     def named(self, name: str) -> type[K]:
-        """Return the class that has a name in specs."""
+        """Return the class with a given name in specs."""
         return self[self.names.index(name)]
 
     def attribute(self, name: str) -> Any:
-        """Return the class that has a name in Python, for a package's `__getattr__`."""
+        """Return the class with a given Python name, for a package's `__getattr__`."""
         for at, (_, _, kind) in enumerate(self._homes):
             if kind == name:
                 return self[at]

@@ -59,7 +59,7 @@ def exact_or_zero(value: Number, what: str) -> Fraction:
 
 
 def whole_vector(values: ArrayLike, what: str) -> NDArray[np.int64]:
-    """Return whole numbers `(n,)` below 2^62 in absolute value; error messages do not quote them.
+    """Return whole numbers `(n,)` below 2^62 in absolute value; no error message quotes a number.
 
     Examples
     --------

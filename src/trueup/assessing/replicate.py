@@ -146,7 +146,7 @@ def _compare(means: Mapping[Key, NDArray], first: Mapping[Key, NDArray]) -> dict
 
 
 def _missed(cells: Cells, margin: Margin, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:
-    """Return counts minus sums of parts `(b, groups)` in the next finer table; empty for the finest table."""
+    """Return distances `(b, groups)` of counts from the sums of parts in the next finer table; empty for the finest table."""
     finer = [m for m in tables if m != margin and cells.contains(margin, m)]
     if not finer:
         return {}

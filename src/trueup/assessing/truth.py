@@ -67,7 +67,7 @@ def _by_bound(limit: Limit) -> dict[str, int]:
 def read_truth(
     spec: Spec | Problem | str | Path, source: Any, geography: Any, *, public: bool
 ) -> tuple[Problem, Truth]:
-    """Read the true counts from a table or take them from a release; return them with the problem on their places.
+    """Read the true counts from a table, or take them from a release; return them, and the problem on their places.
 
     Raises
     ------

@@ -41,7 +41,7 @@ MEMORY_BYTES = 2_000_000_000
 
 
 def check(folder: str | Path, *, memory: int | None = None) -> list[Check]:
-    """Check every rule that the public files of a bundle must satisfy, without trusting its own statements.
+    """Check every rule that the public files of a bundle must satisfy; nothing that the bundle claims is trusted.
 
     Parameters
     ----------

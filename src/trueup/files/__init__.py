@@ -164,7 +164,7 @@ class Source(Protocol):
         ...
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
-        """Count equal rows: return the distinct combinations of columns, and their numbers of rows as `COUNT`."""
+        """Count equal rows: return the distinct combinations of columns, and the number of rows of each as `COUNT`."""
         ...
 
     def row(self, number: int) -> str:

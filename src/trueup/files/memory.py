@@ -1,4 +1,4 @@
-"""Amounts of memory, as settings and as measured."""
+"""Amounts of memory: parsing of settings, and measurement of what the machine has."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def memory_text(size: float) -> str:
 
 
 def refuse_needed(what: str, needed: float, memory: int | None) -> None:
-    """Refuse work that needs more memory than its limit (bytes; None for no limit)."""
+    """Refuse work that needs more memory (bytes) than a limit; a limit of None refuses nothing."""
     if memory is not None and needed > memory:
         raise TrueupError(
             f"{what} needs about {memory_text(needed)} of memory, but at most {memory_text(memory)} may be used",

@@ -73,7 +73,7 @@ class Spreadsheet:
         return SpreadsheetPage(self, sheet)
 
     def close(self) -> None:
-        """Close the archive."""
+        """Close the archive file of the spreadsheet."""
         self._held.close()
 
     def parsed(self, reader: _Reader) -> Iterator[list[tuple[int, list[SpreadsheetCell]]]]:

@@ -1,4 +1,4 @@
-"""Checks and locks of output folders."""
+"""Checks of output paths before they are written, and locks that keep other processes away."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def refuse_strange(folder: Path) -> None:
 
 
 def remove_unheld(folder: Path) -> None:
-    """Remove a folder of this user unless a process holds it or the file system cannot tell."""
+    """Remove a folder of this user, unless a process holds it or the file system cannot say."""
     with suppress(OSError), holding(folder):
         if is_own(folder):
             shutil.rmtree(folder, ignore_errors=True)

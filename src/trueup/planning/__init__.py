@@ -152,7 +152,7 @@ class Target:
 
     @property
     def table(self) -> str:
-        """Return the name of the table."""
+        """Return the name of the target's table, such as 'county x sex'."""
         return f"mean:{self.margin}" if self.mean else str(self.margin)
 
     def __str__(self) -> str:

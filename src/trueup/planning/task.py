@@ -135,12 +135,12 @@ class PlanningTask:
 
     @property
     def spec(self) -> Spec:
-        """Return the present spec."""
+        """Return the spec as it is before planning."""
         return self.problem.spec
 
     @property
     def constraints(self) -> Constraints:
-        """Return the constraints on the counts."""
+        """Return the constraints on the counts that are planned."""
         return self.problem.constraints
 
     def wishing(self, named: Mapping[Margin, float], preset: Preset, *, unnamed: bool) -> PlanningTask:
@@ -178,22 +178,22 @@ class PlanningTask:
 
     @cached_property
     def levels(self) -> list[Priced]:
-        """Return the tables that cost budget, with the noise law and cost in the present spec."""
+        """Return the tables that cost budget, each with its noise law and its cost in the present spec."""
         return [priced_table(m, self.noise) for m, p in zip(self.expected.measured, self.priced) if p]
 
     @cached_property
     def prices(self):
-        """Return the privacy cost of these tables as a function of precisions."""
+        """Return the privacy cost of the priced tables as a function of precisions."""
         return prices(self.levels, self.currency)
 
     @property
     def spent(self) -> Fraction:
-        """Return the budget that the present spec spends on these tables."""
+        """Return the budget that the present spec spends on tables that cost budget."""
         return sum((level.cost for level in self.levels), Fraction(0))
 
     @cached_property
     def floor(self) -> Reals:
-        """Return the smallest allowed share of precision for each of these tables."""
+        """Return the smallest allowed share of precision for each table that costs budget."""
         return np.where(self.expected.needed[self.priced], 1e-5, 0.0)
 
     def precisions(self, of_priced: Reals) -> Reals:
@@ -239,7 +239,7 @@ class PlanningTask:
         return Limits(evaluate, self.floor, self.found.known(self.targets, limits), learn)
 
     def _alike(self) -> list[set[int]]:
-        """Return the positions of priced tables at each level, and of those with each set of attributes."""
+        """Return the positions of budgeted tables at each level, and of budgeted tables with each set of attributes."""
         found: dict[object, set[int]] = {}
         tables = [margin for margin, priced in zip(self.expected.measured, self.priced) if priced]
         for at, table in enumerate(tables):

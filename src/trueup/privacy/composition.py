@@ -62,7 +62,7 @@ class Cumulants:
         ]
 
     def at(self, tilt: float) -> tuple[float, float, float]:
-        """Return the value and two derivatives at lambda."""
+        """Return the log moment generating function and its first two derivatives at lambda."""
         value = mean = spread = 0.0
         for loss, log_mass, number in self.parts:
             exponent = log_mass + tilt * loss

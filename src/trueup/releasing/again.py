@@ -215,7 +215,7 @@ def reconcile_published(
 
 
 def _reconciled(measurements: Measurements, method: str | None) -> Release:
-    """Reconcile published values; if they contradict each other, raise an error that names them."""
+    """Reconcile published values; if they contradict each other, raise an error that names the values."""
     try:
         return reconcile(measurements, method)
     except SpecError:

@@ -186,7 +186,7 @@ def _layers(tree: Tree, most: int) -> list[tuple[int, int]] | None:
 
 
 def _subtrees(tree: Tree, top: int, bottom: int) -> NDArray[np.int64]:
-    """Return the number of places below each place of level `top`, itself included, down to level `bottom`."""
+    """Return the number of places in the subtree of each place of level `top`, down to level `bottom`."""
     return np.sum([np.diff(tree.starts(top, level)) for level in range(top, bottom + 1)], axis=0)
 
 

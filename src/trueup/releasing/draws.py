@@ -149,7 +149,7 @@ class Draws:
         return held
 
     def seal(self) -> str:
-        """Write the digests of all draws, or compare them with those written; destroy uncommitted draws without reading.
+        """Write the seal, which lists the digests of all draws, or compare it with them; delete uncommitted draws unread.
 
         Raises
         ------

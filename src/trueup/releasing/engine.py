@@ -168,7 +168,7 @@ class Whole:
 
     @property
     def spec(self) -> Spec:
-        """Return the spec."""
+        """Return the spec that the run releases."""
         return self.problem.spec
 
     @property

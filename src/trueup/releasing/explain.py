@@ -118,7 +118,7 @@ class Explanation(ThreeLines):
 
     @property
     def structure(self) -> str:
-        """Return the structure of the constraints."""
+        """Return the name of the structure that the constraints have, such as 'tree'."""
         return self.problem.constraints.structure()
 
     @property

@@ -92,7 +92,7 @@ class ByParts:
 
     @property
     def spec(self) -> Spec:
-        """Return the spec."""
+        """Return the spec that the run releases."""
         return self.folder.spec
 
     @contextmanager

@@ -402,7 +402,7 @@ def _digest(plan: Mapping[str, Any]) -> str:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray]) -> None:
-    """Write named arrays to one new file."""
+    """Write named arrays to one file."""
     held: dict[str, NDArray] = {}
     for name, array in arrays.items():
         if array.dtype == object:

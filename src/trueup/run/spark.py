@@ -70,7 +70,7 @@ def session_of(master: str | None, settings: dict[str, str]) -> Any:
 
 
 def _unset(settings: dict[str, str]) -> dict[str, str]:
-    """Return the package's Spark settings, except those that the user has set.
+    """Return the Spark settings that this package makes, except those that the user has made.
 
     Spark reads those when its Java process starts, before any session.
     """

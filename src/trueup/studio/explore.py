@@ -42,7 +42,7 @@ class Explorer:
 
     @cached_property
     def release(self) -> trueup.Release:
-        """Return the release."""
+        """Return the release in the bundle, read when it is first needed."""
         return trueup.read_release(self.folder)
 
     @property

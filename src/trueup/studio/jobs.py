@@ -52,7 +52,7 @@ class Job:
 
     @property
     def task(self) -> dict[str, Any]:
-        """Return the task of the job."""
+        """Return the task of the job: its kind, and the arguments with which it was started."""
         return _read(self.folder / "job.json")
 
     @property

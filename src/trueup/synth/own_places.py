@@ -88,7 +88,7 @@ def _leave_out(
 
 
 def usual_persons(tree: Tree) -> int:
-    """Return a typical number of units for the places, judged by their names and by the United States.
+    """Return a typical total of units for a tree, from the names of levels and sizes of places in the United States.
 
     Examples
     --------

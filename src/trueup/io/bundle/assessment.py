@@ -139,7 +139,7 @@ def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> N
 
 
 def _parts(assessment: Assessment, margin: Margin) -> tuple[Columns, Columns]:
-    """Return a row of labels for each method, budget and statistic, and the values of all of them, concatenated."""
+    """Return one row of labels for each method, budget and statistic, and all values of these rows, concatenated."""
     labels: list[tuple[str, str, str, str]] = []
     found: list[tuple] = []
     for (method, budget, table), figures in assessment.figures.items():

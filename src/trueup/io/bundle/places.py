@@ -75,7 +75,7 @@ def read_place_levels(
     most: int = MAX_PLACES,
     fractional: Collection[str] = (),
 ) -> Tree:
-    """Read public places, given the levels and each level's columns of limits, some of which may be fractional.
+    """Read public places, given the levels and the columns of limits on each level; some limits may be fractional.
 
     Raises
     ------

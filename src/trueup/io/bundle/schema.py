@@ -267,7 +267,7 @@ class _Assessment(_Part):
 
 
 def refuse_misshapen(manifest: Any) -> None:
-    """Raise ValueError if a part of a manifest has another type than its readers expect.
+    """Raise ValueError if a part of a manifest has another type than the functions that read it expect.
 
     Examples
     --------
@@ -279,7 +279,7 @@ def refuse_misshapen(manifest: Any) -> None:
 
 
 def refuse_misshapen_assessment(manifest: Any) -> None:
-    """Raise ValueError if a part of an assessment's manifest has another type than its readers expect."""
+    """Raise ValueError if a part of an assessment's manifest has another type than the functions that read it expect."""
     _validate(_Assessment, manifest)
 
 

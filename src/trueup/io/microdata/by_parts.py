@@ -231,7 +231,7 @@ class _Tabulation:
         self.connection.unregister("public_places")
 
     def _copied(self, table: Relation) -> Relation:
-        """Copy the needed columns of a relation from another connection, whose memory cannot be limited here."""
+        """Copy the needed columns of a relation, because the memory of its own connection cannot be limited here."""
         needed = self._needed()
         path = self.spill / "given.parquet"
         require(table, needed)
@@ -286,7 +286,7 @@ class _Tabulation:
         limit.dropped, limit.units = int(given - kept), units_held(self.connection)
 
     def _take_cells(self, source: Any, table: Source) -> None:
-        """Register the counted cells of a table that is in memory, or that lists every cell in columns of its own."""
+        """Register the counted cells of a table that is in memory, or of a wide table, which lists every cell."""
         if self.spec.table.cells:
             dense = read_counts(self.spec, self.cells, source, rows=self.expected)
             index, units = np.flatnonzero(dense), dense[dense > 0]
@@ -302,7 +302,7 @@ class _Tabulation:
         self._write("counted", f"{query} GROUP BY ALL ORDER BY part, place, cell")
 
     def _write(self, name: str, query: str) -> None:
-        """Write the rows of a query to a Parquet file, and register the file as a view of that name."""
+        """Write the rows of a query to a Parquet file, and register this file as an SQL view of the given name."""
         file = self.spill / f"{name}.parquet"
         self.connection.execute(f"COPY ({query}) TO {literal(str(file))} (FORMAT parquet, COMPRESSION zstd)")
         self.connection.execute(f"CREATE VIEW {name} AS FROM {parquet([file])}")

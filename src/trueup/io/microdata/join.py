@@ -169,7 +169,7 @@ class _Linking:
             )
 
     def _read_persons(self, table: Relation) -> None:
-        """Count persons by unit and cell; a cell combines a person's attributes with those asked of the reference person."""
+        """Count persons by household and cell; a cell combines a person's own attributes with those of the reference person."""
         own, of_reference = self.parts(self.spec.table.counts), self.parts(REFERENCE)
         who = self.join.reference
         is_reference = (
@@ -207,7 +207,7 @@ class _Linking:
                 raise outside_domain(part, said, of_counts=False)
 
     def _set_apart(self, persons: str, households: str) -> None:
-        """Refuse records that do not link, or leave them out and count them if the spec allows it."""
+        """Refuse records that do not link or, if the spec allows it, leave them out and count them."""
         person, household = self.spec.table.counts, self.join.counts
         self._make(
             "held",
@@ -250,7 +250,7 @@ class _Linking:
         )
 
     def _keep(self) -> None:
-        """Keep at most the limit's number of persons in each household, the reference person first, and count those kept."""
+        """Keep at most so many persons of each household as the limit says, the reference person first, and count them."""
         first = "cell % 2 DESC, " if self.join.reference else ""
         self._make("kept", kept_sql(self.limit, first=first))
         given, kept = (self._first(f"SELECT coalesce(sum(count), 0) FROM {t}")[0] for t in ("named", "kept"))

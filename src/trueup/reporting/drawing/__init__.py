@@ -176,7 +176,7 @@ def chart(
 
 @dataclass(frozen=True, init=False)
 class Text:
-    """Paragraphs of plain text."""
+    """A block of plain text, one paragraph for each entry."""
 
     kind: ClassVar[str] = "text"
     paragraphs: tuple[str, ...]
@@ -187,7 +187,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Notice:
-    """A highlighted paragraph."""
+    """A paragraph that the page highlights, such as a warning."""
 
     kind: ClassVar[str] = "notice"
     text: str

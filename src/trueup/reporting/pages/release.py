@@ -1,4 +1,4 @@
-"""The report page of a release."""
+"""The report pages of a release and of measurements."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def release_map(
     level: float | str,
     features: Sequence[Mapping[str, Any]],
 ) -> Map:
-    """Return a map of the places of a release, shaded by the certainty of counts; None without shapes.
+    """Return a map of the places of a release, shaded by the certainty of counts.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""The sections of report pages."""
+"""Sections of report pages, each for one kind of content."""

@@ -167,7 +167,7 @@ def _has_errors(draft: Draft) -> bool:
 
 
 def _without_totals(draft: Draft, text: str, title: str, law: str | None) -> tuple[str, str]:
-    """Return the spec without totals, or unchanged if totals cannot be told from cells, and words on what to do about them."""
+    """Return the spec without totals, or unchanged if totals cannot be told from cells, and a note on what to do."""
     if (finest := without_totals(draft)) is None:
         return text, "leave their rows out by `only`, and their columns out of `cell`"
     return written(finest, title, {}, law)[0], "they are left out"

@@ -95,7 +95,7 @@ def _confirmed(table: SeenTable, rows: Sequence[tuple[str, str]]) -> int:
 
 
 def _own_list(table: SeenTable, rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return a table's places with parents; its first or last place is the parent of the others if it holds their sums."""
+    """Return a table's places with parents; a first or last place that holds the sum of the others is their parent."""
     names, columns, _ = _by_place(table)
     own = {place: above for place, above in rows if place in names}
     numbers = row_numbers(table, columns)
@@ -109,7 +109,7 @@ def _own_list(table: SeenTable, rows: Sequence[tuple[str, str]]) -> list[tuple[s
 def _below_one(
     every: PlacesAbove, labels: Sequence[str], lists: Sequence[Sequence[tuple[str, str]]]
 ) -> PlacesAbove:
-    """Merge the lists of several tables; if a table has several top places, a place with the table's label is put above them."""
+    """Merge the lists of several tables; a table with several top places gets one parent place with the table's label."""
     known = {place for rows in lists for place, _ in rows}
     found: dict[str, str] = {}
     for label, rows in zip(labels, lists):

@@ -1,4 +1,4 @@
-"""Totals that an agency added up from perturbed cells, which tell nothing more than the cells and are left out."""
+"""Totals that an agency added up from perturbed cells; they add no information, and a draft leaves them out."""
 
 from __future__ import annotations
 

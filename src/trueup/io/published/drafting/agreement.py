@@ -62,7 +62,7 @@ class SumAgreement(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Return True if most numbers agree with the sums, or all of them do together."""
+        """Return True if most numbers agree with the sums, or if the total deviation is small."""
         return self.is_told and (
             5 * self.near >= 4 * self.told or (self.told > 2 and 12 * self.off <= self.total)
         )
@@ -113,7 +113,7 @@ def agreement_with_sums(
 
 
 def agreeing(numbers: RowNumbers, parents: Sequence[int]) -> tuple[int, int, int, float]:
-    """Return the numbers of rows that agree with the sums of their parts, that do not, and that are open, and the deviation.
+    """Return numbers of rows that equal the sums of their parts, that do not, and that are open, and the deviation.
 
     Parameters
     ----------

@@ -152,7 +152,7 @@ def within_their_labels(
 
 
 def _whole_of(same: Sequence[DraftedTable]) -> DraftedTable | None:
-    """Return the table whose numbers are about the sums of the numbers in the others, or None."""
+    """Return the table whose numbers are about the sums of the corresponding numbers in the others, or None."""
     columns = [[x for column in entry.seen.values for x in column_numbers(column)] for entry in same]
     if len(same) < 3 or len({*map(len, columns)}) > 1:
         return None

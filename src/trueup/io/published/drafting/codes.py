@@ -20,7 +20,7 @@ def parents_by_codes(codes: Sequence[str]) -> list[str]:
 
 
 def without_parts(codes: Sequence[str], lengths: Sequence[int]) -> list[str]:
-    """Return the codes shorter than those of the last level that no other code begins with."""
+    """Return the codes with which no other code begins, although they are shorter than those of the last level."""
     begun = {code[:length] for code in codes for length in lengths if len(code) > length}
     return [code for code in codes if len(code) in lengths and code not in begun]
 

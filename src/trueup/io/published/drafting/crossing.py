@@ -163,7 +163,7 @@ def _named_within(fine: SeenColumn, coarse: SeenColumn, columns: list[SeenColumn
 
 
 def _indents(coarse: SeenColumn, fine: SeenColumn, outline: Sequence[str]) -> bool:
-    """Return True if one column of an outline is to the right of another, and pairs two thirds of their names at most."""
+    """Return True if one column of an outline is right of another, and at most two thirds of all pairs of names occur."""
     if not {coarse.name, fine.name} <= {*outline} or outline.index(coarse.name) >= outline.index(fine.name):
         return False
     pairs = named_pairs(fine, coarse)

@@ -85,7 +85,7 @@ def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> 
 
 
 def _small_base(entry: DraftedTable, found: Sequence[float]) -> int | None:
-    """Return the base to which only small counts are rounded, judged by missing values between 0 and the base."""
+    """Return the base to which only small counts are rounded, because no value below it but 0 occurs; or None."""
     base = min((x for x in found if x > 0), default=0)
     coded = any(text and not is_number(without_mark(text)) for c in entry.seen.values for text in c.texts)
     blank = any("" in column.texts for column in entry.seen.values)

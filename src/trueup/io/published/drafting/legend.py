@@ -22,7 +22,7 @@ _SHOWN = r"(?:shown|replaced|displayed|marked|denoted|represented|indicated|supp
 
 
 def said_of(code: str, notes: str) -> str | None:
-    """Return the note in a file that explains a code.
+    """Return the note in a file that explains a code, or None.
 
     Examples
     --------

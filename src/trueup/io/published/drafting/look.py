@@ -173,7 +173,7 @@ def _rise_by_one(cells: Sequence[str]) -> bool:
 
 
 def _with_codes(rows: Sequence[Row], at: int, numbers: set[int]) -> int:
-    """Return the first row of the table, including rows before it that hold codes instead of numbers."""
+    """Return the number of a table's first row; rows that hold codes instead of numbers count as rows of the table."""
     below = {row[k] for row in rows[at : at + 500] for k in numbers if k < len(row)}
     while at > 1 and sum(map(bool, rows[at - 2])) > 1:
         above = [rows[at - 1][k] for k in numbers if k < len(rows[at - 1]) and rows[at - 1][k]]

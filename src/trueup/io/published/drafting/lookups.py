@@ -102,7 +102,7 @@ def _place_in(text: str, own: str, names: Mapping[str, str]) -> str:
 
 
 def with_listed_places(table: SeenTable, places: frozenset[str]) -> SeenTable:
-    """Take the one key column with listed places only as the table's places, unless the present column of places has these."""
+    """Use as places the only key column that holds listed places alone, unless the column of places does so already."""
     keys = [*table.places, *table.attributes]
     listed = [key for key in keys if _are_listed(key, places)]
     if len(listed) != 1 or any(_are_listed(key, places) for key in table.places[-1:]):

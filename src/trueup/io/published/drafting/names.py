@@ -69,7 +69,7 @@ def joined_names(text: str) -> tuple[str, ...]:
 
 
 def rest_of_names(whole: str, part: str) -> str:
-    """Return the other name in a total's label that joins two names, one of them the part's; empty if it does not.
+    """Return the other name if a total's label joins two names, of which one is the part's; otherwise an empty text.
 
     Examples
     --------

@@ -10,7 +10,7 @@ from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 
 
 def with_attributes_of_others(table: SeenTable, seen: Sequence[SeenTable]) -> SeenTable:
-    """Treat a table's only places as attribute values if other tables use them as attribute values and none as places."""
+    """Treat the places of a table as an attribute if other tables have them as attribute values and none as places."""
     others = [other for other in seen if other is not table]
     if len(table.places) != 1 or any(
         are_of_one_level(table.places[0], place) for other in others for place in other.places

@@ -37,7 +37,7 @@ def told_rows(keys: list[SeenColumn]) -> int:
 
 
 def pairs_of(columns: list[SeenColumn]) -> Iterator[tuple[SeenColumn, SeenColumn]]:
-    """Return all pairs of columns."""
+    """Return all pairs of two different columns."""
     return ((a, b) for k, a in enumerate(columns) for b in columns[k + 1 :])
 
 
@@ -90,7 +90,7 @@ def _say_the_same(one: SeenColumn, other: SeenColumn, columns: list[SeenColumn])
 
 
 def _names_codes(one: SeenColumn, other: SeenColumn) -> bool:
-    """Return True if one column labels the codes of another that holds all levels, and does not name one of these levels."""
+    """Return True if one column labels the codes in another column that holds all levels, without being a level itself."""
     label, code = sorted((one, other), key=lambda c: len(set(c.held)))
     lengths = code_lengths(sorted(set(code.held)))
     if not lengths or len(set(code.texts)) < len(code.texts) or len(set(label.held)) < 2:

@@ -202,7 +202,7 @@ def _by_groups(beside: Sequence[SeenColumn], rows: int, *, last: bool) -> list[i
 
 
 def by_sums(numbers: RowNumbers) -> Iterator[list[int]]:
-    """Yield proposals of parent rows by sums: the numbers of a total equal the sum of neighbouring rows.
+    """Yield proposals of parent rows in which the numbers of each total equal the sums of neighbouring rows.
 
     The rows that hold no sum have to lie in some that do, all of them. Ways are yielded in which a row with the numbers of
     the one beside it is its only part, too.
@@ -217,7 +217,7 @@ def by_sums(numbers: RowNumbers) -> Iterator[list[int]]:
 def _heaped(
     numbers: RowNumbers, order: Iterable[int], *, alone: bool = False
 ) -> tuple[dict[int, int], list[int]]:
-    """Return the parent of each row that is part of a sum, and the rows that are in no sum, when totals follow their parts.
+    """Return the parent of every row in a sum, and the rows in no sum, for a table whose totals follow their parts.
 
     A part may be `alone` where it has the numbers of the row that holds it.
     """

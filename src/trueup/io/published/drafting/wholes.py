@@ -134,7 +134,7 @@ def whole_keys(table: SeenTable) -> dict[str, str]:
 
 
 def _whole_code(table: SeenTable, column: SeenColumn) -> dict[str, str]:
-    """Return a first code that no other code begins with, if its numbers are the sums over the longest codes."""
+    """Return the first shorter code with which no other begins, if its numbers are the sums over the longest codes."""
     codes, longest = set(column.held), max(map(len, column.held), default=0)
     first = next((code for code in column.texts if len(code) < longest), "")
     others = codes - {first}

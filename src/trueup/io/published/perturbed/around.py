@@ -135,7 +135,7 @@ def column_names(block: Sequence[Row]) -> list[tuple[str, ...]]:
 
 
 def _carried_below(row: Row, above: Sequence[Row]) -> Row:
-    """Return a row of names in which each blank repeats the name to its left, as long as all rows above repeat theirs too."""
+    """Return a row of names in which a blank repeats the name on its left, as long as all rows above repeat theirs too."""
     result: Row = []
     for k, cell in enumerate(row):
         goes_on = k > 0 and all(upper[k] == upper[k - 1] for upper in above)

@@ -37,7 +37,7 @@ class _Reading(NamedTuple):
 def values_under_laws(
     cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin]
 ) -> tuple[list[ValuesUnderLaw], list[str]]:
-    """Return the values of a table under its law, then an entry for each informative code, and notes on contradictions."""
+    """Return the values of a table under the noise law, then one entry for each informative code, and notes."""
     texts = sorted({text for shown in margins for text in np.unique(shown.texts).tolist()})
     reading = _read_texts(cells, part, margins, texts)
     result = []
@@ -250,7 +250,7 @@ def _refuse_impossible(cells: Cells, v: ValuesUnderLaw) -> None:
 
 
 def _contradiction(cells: Cells, v: ValuesUnderLaw, reading: _Reading, bad: NDArray[np.int64]) -> str:
-    """Return words for a contradiction: shown values that a code says are never shown."""
+    """Return words for values that are shown although a code says that such values never are."""
     rule, part = reading.rule, v.part
     label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
     kind = "published" if in_ranges(value, rule.concealed) else "count"

@@ -131,7 +131,7 @@ def _sums_of_neighbours(
 
 
 def _near_rest(shown: NDArray, variance: float) -> tuple[NDArray[np.bool_], NDArray]:
-    """Return a mask `(places,)` of those about equal to the sum of all others in every column, and this sum."""
+    """Return a mask `(places,)` of places about equal to the sum of all others in every column, and this sum."""
     whole = np.asarray(shown[:, ~np.ma.getmaskarray(shown).any(axis=0)], float)
     rest = whole.sum(axis=0) - whole
     off = np.abs(whole - rest)
