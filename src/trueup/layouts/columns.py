@@ -59,7 +59,7 @@ class MeasuredRow:
     Attributes
     ----------
     constraints, headers, values
-        What must hold, and what was measured, header by header.
+        The constraints, and the measured values header by header.
     """
 
     constraints: Constraints
@@ -145,7 +145,7 @@ class ColumnProblem(MeasuredRow):
 
     @cached_property
     def tables(self) -> MeasuredTables:
-        """Return the measured tables for the kernel."""
+        """Return the measured tables as arrays for the kernel of the column sampler."""
         group = [cell_groups(self.cells.marginal(m.attributes)) for m, *_ in self._known]
         sizes = np.array([g.max() + 1 for g in group], np.int64)
         slope, curve, reach = (np.array([f[i] for _, _, f, _ in self._known], float) for i in range(3))
@@ -287,7 +287,7 @@ class ColumnProblem(MeasuredRow):
         Raises
         ------
         ConvergenceError
-            If the settled tables do not keep all that is exact.
+            If the released tables do not keep all exact values.
         """
         headers = list(self.headers)
         if not any(self.cells.size(h.margin) == self.cells.n for h in headers):

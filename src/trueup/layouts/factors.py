@@ -154,7 +154,7 @@ class FactorTable:
         self._splits = tuple(map(np.asarray, splits))  # pyright: ignore[reportAttributeAccessIssue]
 
     def build(self) -> Factors:
-        """Return the tables in the kernels' layout."""
+        """Return all factor tables in the layout that the tree kernels read."""
         n = len(self._lower)
         none = np.zeros(0, np.int64)
         nodes = np.concatenate([row[0] for row in self._rows] or [none])

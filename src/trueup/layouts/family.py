@@ -75,13 +75,13 @@ class TableLayout:
     tree
         Its places with the covariances of its estimates from the subtrees.
     chains, required
-        Per level the nested marginals to settle, and the fewer ones where zeros make these impossible.
+        Per level the nested marginals to fix in turn, and the fewer ones to fix if zeros make these impossible.
     first
-        Marginals of the root place that are settled before its cells are held at zero.
+        Marginals of the root place that are fixed before its cells are held at zero.
     zeros
         `(cells of a place,)` which are zero by definition, in this table or by another one.
     shared
-        What is settled before it; None for the root of the junction tree.
+        The margin that is fixed before the table; None for the root of the junction tree.
     bounds
         Bounds on its counts, which only the root has.
     """
@@ -102,7 +102,7 @@ class TableLayout:
         return self.tree.spine.depth
 
     def on(self, least_squares: FamilyLeastSquares, levels: range) -> TableLayout:
-        """Return the table's layout on a range of levels, with the least squares of other places."""
+        """Return the table's layout on a range of levels, with the given least squares of other places."""
         own = slice(levels.start, min(self.levels, levels.stop))
         tree = _from_subtrees(least_squares, self.whole, own.stop - own.start)
         shared = self.shared and replace(self.shared, levels=self.shared.levels - own.start)
@@ -112,12 +112,12 @@ class TableLayout:
 
 @dataclass(frozen=True, eq=False)
 class FamilyProblem:
-    """A family of tables: prepared least squares, and the layout of every table.
+    """A family of tables, prepared for joint least squares and for reconciling each table.
 
     Attributes
     ----------
     constraints, headers
-        What must hold in the closed family, and what was measured.
+        The constraints on the closed family, and the measured headers.
     shown
         The cells of the tables themselves.
     least_squares
@@ -145,7 +145,7 @@ class FamilyProblem:
     def on(
         self, spine: Spine, levels: range, firsts: tuple[int, ...], below: Mapping[Contrast, NDArray] | None
     ) -> FamilyProblem:
-        """Return the problem on a range of levels of other places; see `FamilyLeastSquares.on`."""
+        """Return the problem on a range of levels of another tree of places; see `FamilyLeastSquares.on`."""
         least_squares = self.least_squares.on(spine, levels, below)
         order = tuple(i for i in self.order if self.tables[i].levels > levels.start)
         tables = tuple(t.on(least_squares, levels) if i in order else t for i, t in enumerate(self.tables))
@@ -182,7 +182,7 @@ class FamilyProblem:
         return found.reshape(len(rows), -1)
 
     def marginal(self, margin: Margin) -> Marginal:
-        """Return a margin as a marginal of the family's axes."""
+        """Return a margin as group numbers along each of the family's axes."""
         return _marginal(self.cells, bases_of(self.cells), margin)
 
     def settle(self, rows: NDArray, seeds: NDArray, how: Settling) -> tuple[NDArray, list[SettledTables]]:
@@ -249,7 +249,7 @@ def _fixed(shared: Shared, parent: SettledTables) -> tuple[Marginal, list[NDArra
 
 
 def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> FamilyProblem:
-    """Lay a family out.
+    """Return the problem of a family of tables, from constraints and measured headers.
 
     Raises
     ------

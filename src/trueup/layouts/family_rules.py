@@ -188,7 +188,7 @@ class JointTable:
     measured
         Least squares of what is measured.
     sums
-        What it holds of the measured margins: level, marginal of the family's axes, and the group of each cell.
+        The sums of the measured margins that it holds: level, marginal of the family's axes, and the group of each cell.
     open_
         `(cells,)` which cells are not zero by definition.
     """

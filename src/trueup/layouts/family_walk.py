@@ -36,13 +36,13 @@ class FamilyWalk:
     cells
         The cells of all tables.
     headers
-        What was measured.
+        The measured headers.
     layout
         For the kernel; its noisy values are zero.
     open_
         `(n,)` which cells are not zero by definition.
     mass
-        How many parts each sum has that the prior divides.
+        Number of parts of each sum that the prior divides.
     """
 
     cells: FamilyCells
@@ -55,7 +55,7 @@ class FamilyWalk:
     def of(
         cls, constraints: Constraints, headers: Sequence[Measured], within: Sequence[Margin] = ()
     ) -> FamilyWalk:
-        """Prepare a family for its chains."""
+        """Return a family of tables laid out for Markov chains."""
         cells = family_cells(constraints)
         tree = cells.junction()
         masks = closed_zeros(constraints, tree)
@@ -90,7 +90,7 @@ class FamilyWalk:
         return self.layout._replace(noisy=np.ascontiguousarray(values[noisy], float))
 
     def state(self, counts: Integers, alpha: NDArray) -> WalkState:
-        """Return a chain's state at agreeing tables `(n,)`."""
+        """Return the state of a chain at tables `(n,)` that agree on all shared margins."""
         noisy = [h.sums(self.cells, counts) for h in self.headers if not h.exact]
         sums = np.concatenate(noisy).astype(float)
         held = np.zeros(len(self.mass))

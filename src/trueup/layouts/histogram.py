@@ -42,13 +42,13 @@ class HistogramProblem:
     Attributes
     ----------
     constraints, headers
-        What must hold and what was measured.
+        The constraints, and the measured headers.
     tree
         Least squares, prepared.
     zeros
         Per level, `(places, histogram cells)`: which are zero by definition.
     fold
-        How structural zeros were taken out of the histograms beforehand, where that was possible.
+        The way in which structural zeros were taken out of the histograms beforehand, where that was possible.
     lower
         Per level, lower bounds with those of the places below added up (empty if there are none).
     upper
@@ -190,14 +190,14 @@ def histogram_problem(
     folded: bool = False,
     known: Sequence[Margin] = (),
 ) -> HistogramProblem:
-    """Lay constraints and headers out on the tree of places.
+    """Return the problem with constraints and headers assigned to the levels of the tree of places.
 
     Parameters
     ----------
     folded
         Take structural zeros out beforehand by fusing axes, if the fused axes stay small enough.
     known
-        Margins whose tables are known before they are settled.
+        Margins whose tables are known before the others are computed.
 
     Raises
     ------

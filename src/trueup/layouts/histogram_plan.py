@@ -21,7 +21,7 @@ FUSED_CODES = 64  # structural zeros are folded away while no fused axis is larg
 
 
 def small_fold(constraints: Constraints) -> Fold | None:
-    """Return the fold of the structural zeros, or None if its blocks would be too large."""
+    """Return the fold that takes structural zeros out of histograms, or None if its blocks would be too large."""
     cells = constraints.cells
     fold = Fold.of(cells.shape[1:], [cells.where(zero)[0] for zero in constraints.zeros])
     return fold if fold.widest <= FUSED_CODES else None

@@ -32,7 +32,7 @@ class LinearProblem:
     Attributes
     ----------
     constraints, headers
-        What must hold and what was measured.
+        The constraints, and the measured headers.
     """
 
     constraints: Constraints
@@ -49,7 +49,7 @@ class LinearProblem:
         return 0.0 if self.constraints.nonnegative else -np.inf
 
     def sums(self, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
-        """Return the 0/1 matrix (groups, n) of a margin."""
+        """Return the 0/1 matrix `(groups, n)` that sums cells into the groups of a margin."""
         return margin_rows(self.cells, margin, groups)
 
     @cached_property

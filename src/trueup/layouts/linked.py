@@ -70,12 +70,12 @@ class _Table(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LinkedProblem:
-    """Measured values of one replicate on linked tables.
+    """One replicate's measurements of linked tables, laid out for the sampler of linked counts.
 
     Attributes
     ----------
     constraints, headers, values
-        What must hold, and what was measured, header by header.
+        The constraints, and the measured values header by header.
     public
         Public numbers that totals are split by.
     """
@@ -326,7 +326,7 @@ class LinkedProblem:
         return found.reshape(self.cells.shape[0], -1)
 
     def _repaired(self, x: Integers) -> Integers:
-        """Add persons where a link requires more, and remove some where it allows fewer."""
+        """Return tables with persons added where a link requires more, and removed where it allows fewer."""
         pairs = zip(self.links.slack, self.links.persons, strict=True)
         for row, persons in sorted(pairs, key=lambda pair: -pair[0][pair[1][0]]):
             short, sign = np.maximum(-(x @ row), 0), int(row[persons[0]])
@@ -393,7 +393,7 @@ def _starts(parts: Sequence) -> Integers:
 
 
 def _divided(whole: NDArray, parts: Integers) -> Integers:
-    """Divide totals `(leaves,)` in about the proportions of parts `(leaves, k)`, in whole numbers."""
+    """Divide totals `(leaves,)` into whole numbers, about in proportion to parts `(leaves, k)`."""
     shares = (parts + 0.1) / (parts + 0.1).sum(axis=1, keepdims=True)
     found = np.floor(whole[:, None] * shares).astype(np.int64)
     found[np.arange(len(found)), shares.argmax(axis=1)] += whole.astype(np.int64) - found.sum(axis=1)

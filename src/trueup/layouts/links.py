@@ -50,7 +50,7 @@ class PlaceLinks(NamedTuple):
     pools
         Columns of each pool; the free one first.
     persons
-        Of each slack, the columns of the persons that it counts.
+        For each slack, the columns of the persons that it counts.
     changes
         `(k, n)` changes of the cells that keep every equality.
     linked
@@ -74,7 +74,7 @@ class PlaceLinks(NamedTuple):
 
     @property
     def pool_of(self) -> Integers:
-        """Return the number of the pool that contains each of the `n + m` columns, or -1."""
+        """Return, for each of the `n + m` columns, the number of its pool (columns that divide one total), or -1."""
         found = np.full(sum(self.slack.shape), -1, np.int64)
         for g, columns in enumerate(self.pools):
             found[columns] = g
@@ -275,7 +275,7 @@ def _divisions(needs: Sequence[tuple[Integers, int]], n: int, rng: np.random.Gen
 
 
 def _swaps(columns: Integers, n: int) -> list[Integers]:
-    """Return changes that exchange one column for another: the first for each, neighbours, and all pairs of few columns."""
+    """Return changes that move one unit between two columns: the first and another, neighbours, or any two if few."""
     k = len(columns)
     pairs = {(i, j) for i in range(k) for j in range(i + 1, k) if i == 0 or j == i + 1 or k <= 8}
     return [_unit(n, {columns[i]: 1, columns[j]: -1}) for i, j in sorted(pairs)]
@@ -296,5 +296,5 @@ def distinct(changes: Sequence[Integers]) -> Integers:
 
 
 def _pools(free: Integers, others: Sequence[Integers]) -> tuple[Integers, ...]:
-    """Return the pool of free columns, then the other pools that have two or more columns."""
+    """Return the groups of columns that divide one total (pools): the free columns, then others of two or more."""
     return (free, *(p for p in others if len(p) > 1))

@@ -73,7 +73,7 @@ def column_name(given: str | tuple[float, ...]) -> str:
 
 
 def public_column(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
-    """Return a public number for each of the finest cells."""
+    """Return the public number of each of the finest cells, given as numbers or as a column of the list of places."""
     cells = nested.cells
     if not isinstance(given, str):
         if len(given) != cells.n:
@@ -194,11 +194,11 @@ def total_given_bounds(
     Parameters
     ----------
     values
-        What was measured, header by header.
+        The measured values, header by header.
     concentrations
-        Of totals, one for each level below the root, where they are given.
+        Concentrations of the totals, one for each level below the root, if they are given.
     inhabited
-        Whether the prior is that of trees, which knows no uninhabited places.
+        True if the prior is that of trees, which has no uninhabited places.
     most
         Totals up to which it is worked out.
     """

@@ -46,17 +46,17 @@ class ReleasedSum:
         Laws of the noise that was added to each part and to the total before the release; the
         total's is None where it was not measured, and the release took the noisy parts' sum.
     total
-        How the release estimated the total.
+        The way in which the release estimated the total.
     prior, prior_total
         Priors on each part, and on the total with all ways to split it equally likely. At most
         one of them is not flat, but for Poisson parts: they split the total as a multinomial with their means.
     empty
-        What the release did where all noisy parts were zero.
+        The rule of the release for parts whose noisy counts are all zero.
     algorithm
         2: total and weights are the noisy counts, negative ones taken as zero. 1: they are draws
         from the posteriors of the counts given the noisy ones (Wang 2020; for multinomial draws).
     ties
-        How the mode settled ties: in the order of the parts (`first`) or a random one (`shuffled`).
+        The rule by which the mode broke ties: in the order of the parts (`first`) or a random one (`shuffled`).
     """
 
     counts: Integers

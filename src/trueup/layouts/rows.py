@@ -120,7 +120,7 @@ class RowProblem:
     table
         Log masses of a prior given by its masses, then of what published values leave of true counts.
     rough
-        Of the perturbed values, rows, numbers and variances of least squares.
+        Rows, numbers and variances of least squares for the perturbed values.
     """
 
     noisy: tuple[FactorBlock, ...]
@@ -133,7 +133,7 @@ class RowProblem:
 
     @classmethod
     def of(cls, problem: LinearProblem, values: NDArray, prior: Prior | FittedMasses) -> RowProblem:
-        """Write all measurements and rules as rows.
+        """Return the problem with all measurements, rules and the prior written as factors on rows.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class RowProblem:
 
     @cached_property
     def rows(self) -> Rows:
-        """Return the factors in the kernels' layout."""
+        """Return all factors in the layout that the kernels read."""
         blocks = (*self.noisy, *self.perturbed, self.held, *self.prior)
         matrix = scipy.sparse.vstack([b.matrix for b in blocks], format="csc")
         factors = np.vstack([b.factors for b in blocks])

@@ -30,11 +30,11 @@ class TreeProblem:
     nested
         The tree of the nested margins.
     headers
-        What was measured.
+        The measured headers.
     at
-        Where each header's values stand among the nodes.
+        The nodes of each header's values.
     weights
-        What each header's values count for in their nodes' average.
+        The weights of each header's values in the average of all values of a node.
     variance
         `(nodes,)` variance of each node's combined measurement (counts squared); 0 exact,
         infinite unmeasured.
@@ -65,7 +65,7 @@ class TreeProblem:
 
     @cached_property
     def messages(self) -> tuple[Reals, Reals]:
-        """Return gain and spread of every node; see `trueup.kernel.tree.messages`."""
+        """Return every node's gain and spread, by which the upward pass weights measurements (`trueup.kernel.tree.messages`)."""
         return messages(self.child_ptr, self.variance)
 
     def bounds(self) -> tuple[Reals, Reals]:

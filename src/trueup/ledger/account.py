@@ -42,7 +42,7 @@ class Account:
     Attributes
     ----------
     ledger, analyst
-        Where the run is charged, and to whom.
+        The ledger in which the run is charged, and the analyst who is charged.
     key
         Idempotency key: a second run under it returns the first one's release and draws nothing.
     """
@@ -198,7 +198,7 @@ def joint_picture(
     published: Mapping[str, str],
     before: Mapping[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """Return what a release's invariants reveal together with those published before.
+    """Return the joint effect of a release's invariants and earlier ones: determined cells, and the smallest change.
 
     Parameters
     ----------

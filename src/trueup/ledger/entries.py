@@ -27,7 +27,7 @@ GENESIS = "0" * 64
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger.
+    """One entry of the ledger: its number, its content as text, and its hash.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Entry:
 
     @cached_property
     def fields(self) -> dict[str, Any]:
-        """Return the body as a dictionary."""
+        """Return the body of the entry as a dictionary."""
         return json.loads(self.body)
 
 
@@ -92,7 +92,7 @@ def this_time() -> str:
 
 
 def entry_digest(body: str) -> str:
-    """Return the SHA-256 of a body, in hexadecimal."""
+    """Return the SHA-256 of an entry's body, in hexadecimal."""
     return hashlib.sha256(body.encode()).hexdigest()
 
 
@@ -142,7 +142,7 @@ class Transaction:
         self._connection, self._mark = connection, mark
 
     def after(self, number: int) -> list[Entry]:
-        """Read the entries after a number, in order."""
+        """Return the entries after a given number, in order."""
         query = f"SELECT number, body, hash FROM trueup_ledger WHERE number > {self._mark} ORDER BY number"
         return [Entry(*row) for row in self._connection.execute(query, (number,)).fetchall()]
 

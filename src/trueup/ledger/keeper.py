@@ -34,12 +34,12 @@ Pair = TypeVar("Pair")
 
 @dataclass(frozen=True)
 class Keeper:
-    """The keeper's folder.
+    """The keeper's folder, with the keys, the private log and the last known entry.
 
     Attributes
     ----------
     folder
-        Where it is; readable by its owner alone.
+        The folder's path; only its owner can read it.
     """
 
     folder: Path
@@ -75,7 +75,7 @@ class Keeper:
 
     @cached_property
     def key(self) -> bytes:
-        """Return the key of fingerprints.
+        """Return the key with which fingerprints of data are computed.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class Keeper:
 
     @property
     def signing(self) -> tuple[bytes, int] | None:
-        """Return the key of signatures and the number of the first signed entry; None if none is signed.
+        """Return the key that signs entries, and the number of the first signed entry; None if none is signed.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class Keeper:
 
     @property
     def anchor(self) -> tuple[int, str] | None:
-        """Return number and hash of the last entry known to exist; None before the first.
+        """Return the number and hash of the last entry that is known to exist; None before the first.
 
         Raises
         ------
@@ -180,7 +180,7 @@ BLOCK_BYTES = 1 << 20
 
 
 def keyed_fingerprint(source: Any, key: bytes) -> str | None:
-    """Return the HMAC-SHA256 of a table's bytes, name and encoding, which decide what is read.
+    """Return the HMAC-SHA256 of all that decides what is read from a table: its bytes, name and encoding.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def keyed_fingerprint(source: Any, key: bytes) -> str | None:
 
 
 def _file_pieces(source: str | Path) -> Iterator[bytes]:
-    """Yield the relative names of files, their extensions, and their content."""
+    """Yield the relative name, the extension and the content of each file."""
     folder = named_folder(Path(source))
     yield (source.encoding if isinstance(source, Encoded) else "").encode()
     for path in files_read(source):

@@ -94,7 +94,7 @@ class Ledger:
         Parameters
         ----------
         url
-            Where it is.
+            The path or URL of the store.
         keeper
             The folder of what its keeper keeps outside it; see `Keeper`. By default one beside an SQLite file, and none of
             a server.
@@ -194,7 +194,7 @@ class Ledger:
         Parameters
         ----------
         request
-            Whose caps are charged, what the release costs, and what it finds out exactly. If a release was committed
+            The owners to charge, the cost of the release, and the exact answers that it finds out. If a release was committed
             under its key, that release is returned in `committed` and nothing is charged. An earlier attempt that
             began to draw and never committed stays spent, and this one is charged anew.
         name

@@ -36,7 +36,7 @@ class Question:
     Attributes
     ----------
     text
-        What holds if the answer is yes, for people.
+        A sentence that holds if the answer is yes, for people.
     digest
         SHA-256 of what it means.
     first
@@ -79,9 +79,9 @@ def questions(spec: Spec, cells: Cells, rows: int | None = None) -> tuple[Questi
     Parameters
     ----------
     spec, cells
-        What is declared, and the public cells with their places.
+        The declared spec, and the public cells with their places.
     rows
-        How many rows the table is held to; each number is a rule of its own.
+        Number of rows that the table must hold; each number is a rule of its own.
     """
     return (*_descriptions(spec, cells, rows), *_rule_questions(spec, cells, rows))
 
@@ -188,7 +188,7 @@ def _rule_names(spec: Spec, text: str) -> str:
 
 
 def _view(spec: Spec, name: str) -> list[Any]:
-    """Return the column and the groups of values that an attribute or a recode distinguishes."""
+    """Return the column behind an attribute or recode, and the groups of values that the name distinguishes."""
     owner = _owner(spec, name)
     return [_column(owner), sorted(_chosen(owner, name, v)[1] for v in owner.views[name])]
 

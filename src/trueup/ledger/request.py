@@ -30,7 +30,7 @@ class Request:
     Attributes
     ----------
     dataset, analyst
-        Whose caps are charged.
+        Names of the dataset and of the analyst whose caps are charged.
     loss
         For one step of the account's neighbour relation.
     key
@@ -38,15 +38,15 @@ class Request:
     spec
         SHA-256 of the spec's text: what a key is bound to.
     invariants
-        What is published exactly.
+        The invariants that the release publishes exactly.
     questions
-        What the run finds out exactly before anything is drawn.
+        The questions that the run answers exactly before anything is drawn.
     data
         The keyed fingerprint of the data; None where they cannot be known again.
     joint
-        What is known of the changes that its invariants and those published before allow together.
+        The known figures of the changes that its invariants and those published before allow together.
     target
-        Where the release goes; whoever holds the claim on it is alive.
+        The folder of the release; a run that holds the claim on it is alive.
     """
 
     dataset: str
@@ -62,7 +62,7 @@ class Request:
 
     @property
     def owners(self) -> tuple[Owner, Owner]:
-        """Return the two owners whose caps are charged."""
+        """Return the two owners whose caps are charged: the dataset, and the analyst on this dataset."""
         return (self.dataset, None), (self.dataset, self.analyst)
 
     def same_as(self, other: Request) -> bool:
@@ -139,18 +139,18 @@ DEFAULT_UNLISTED_RULES = 3
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of an account.
+    """The terms of an account: protected unit, neighbour relation, declared invariants, and allowed checks.
 
     Attributes
     ----------
     unit
-        Who is protected: person, household, ...
+        The protected unit: person, household, ...
     neighbours
         One step: `add-remove`, a unit that only one of two databases holds, or `replace`, one with other data.
     invariants
-        What releases may publish exactly, by name, with the digest of what it means: its table, columns, conditions, places.
+        The invariants that releases may publish, by name, each with the digest of its table, columns, conditions and places.
     checks
-        How many distinct rules beside the listed ones may be checked on confidential counts.
+        Number of distinct rules beside the listed ones that may be checked on confidential counts.
     listed
         Questions whose answer costs nothing.
     renews

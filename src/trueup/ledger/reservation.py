@@ -108,9 +108,9 @@ class Reservation:
     Attributes
     ----------
     ledger, name
-        Where it stands.
+        The ledger that holds the reservation, and the reservation's name.
     stamp
-        What the release's manifest must say of the ledger, under `ledger`.
+        The entry on the ledger that the release's manifest must hold under `ledger`.
     committed
         The release that was committed under the same key; then nothing may be drawn.
     """
@@ -158,7 +158,7 @@ class Reservation:
         Parameters
         ----------
         topic
-            What the refusal is about (`TrueupError.about`).
+            The topic of the refusal (`TrueupError.about`).
 
         Returns
         -------
@@ -233,7 +233,7 @@ class Reservation:
         staged
             The finished bundle, on the same file system as its target.
         final
-            Where it is published; must not exist, or be an empty folder.
+            The folder in which it is published; must not exist, or be an empty folder.
 
         Raises
         ------

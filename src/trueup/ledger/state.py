@@ -155,7 +155,7 @@ class State(Totals):
 
 
 def _add_caps(known: Caps, given: Mapping[str, str]) -> None:
-    """Add an entry's caps to the known ones; raise ValueError if a currency has a cap already."""
+    """Add an entry's caps to those read before; raise ValueError if a unit (such as rho) has a cap already."""
     if set(known) & set(given):
         raise ValueError
     known.update({currency: Fraction(amount) for currency, amount in given.items()})
@@ -208,7 +208,7 @@ def parse_caps(texts: Iterable[str]) -> tuple[dict[str, str], dict[str, dict[str
 
 
 def read_caps(given: CapsGiven) -> Caps:
-    """Read the amount of the cap in each currency; raise SpecError if one cannot be read."""
+    """Read the amounts of caps by unit (epsilon, rho or delta); raise SpecError if one cannot be read."""
     if not isinstance(given, Mapping) or not given:
         raise SpecError("no cap is given", needed='caps such as {"epsilon": "1"}')
     return {_currency(name): rational(amount, f"the cap in {name}") for name, amount in given.items()}

@@ -26,11 +26,11 @@ class LockedLedger:
     state
         The sum of all entries.
     transaction
-        Where further ones go.
+        The transaction in which further entries are appended.
     key
         That of signatures, where entries are signed.
     appended
-        Whether one was added.
+        True if an entry was appended.
     """
 
     state: State

@@ -42,7 +42,7 @@ class Event:
 
 
 def balances(state: State) -> list[Balance]:
-    """List every cap with what was spent of it.
+    """Return every cap with the amount spent of it.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def balances(state: State) -> list[Balance]:
 
 
 def history(state: State) -> list[Event]:
-    """List every reservation in order."""
+    """Return every reservation with the state of its release, in order."""
     return [_event(state, name) for name in state.reserved]
 
 

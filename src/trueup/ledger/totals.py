@@ -40,15 +40,15 @@ class Answers:
     Attributes
     ----------
     known
-        Whether the data are known again: else nothing that was asked of them counts as answered.
+        True if the data can be recognised again; if not, no question about them counts as answered.
     asked
         Every question that was answered, by digest.
     counted
-        What counts against the account's checks: digests of questions, and refusals that were not named.
+        The items that count against the account's checks: digests of questions, and refusals that were not named.
     held
         The questions that a release went on after: their answer was yes.
     pending
-        What open reservations ask anew, by their name.
+        The new questions of open reservations, by the reservations' names.
     """
 
     known: bool = True
@@ -123,13 +123,13 @@ class Commit:
     Attributes
     ----------
     reservation, request
-        What it was granted for.
+        The reservation and the request for which it was granted.
     ready, final
-        Where the bundle waited, and where it is published.
+        The folder in which the bundle waited, and the one in which it is published.
     manifest, measurements
         SHA-256 of its public manifest, and the digest of the measurements that this states.
     stamp
-        What its manifest says of the ledger.
+        The ledger's entry in its manifest.
     """
 
     reservation: str
@@ -152,11 +152,11 @@ class Shown:
     month
         When the last version came that its keeper did not declare: year and month.
     answers
-        What each version was asked; that of data which cannot be known again is under an empty name.
+        The answers about each version of the data; those about unrecognisable data are under an empty name.
     published
         Invariants that were published, by name, with the digest of their meaning.
     joint
-        What is known of the changes that published invariants allow together, from the last entry that says so.
+        The figures of the changes that published invariants allow together, from the last entry that states them.
     """
 
     data: list[str] = field(default_factory=list)
@@ -199,22 +199,22 @@ class Totals:
     Attributes
     ----------
     number, head
-        How many entries were read, and the hash of the last.
+        Number of entries read, and the hash of the last one.
     signed
-        Whether the last one holds a signature.
+        True if the last entry holds a signature.
     hashes
         That of every entry, by its number.
     ledger
         The ledger's own random identifier.
     terms
-        What each dataset's account is kept under.
+        The terms of each dataset's account.
     caps, spent
         Per owner. An open reservation counts as spent. Where caps renew, `spent` is that of the last year.
     earlier, years, charged
-        Where caps renew: what owners spent before that year, the last year of each dataset, and the year that each
+        For caps that renew: the loss of owners before that year, the last year of each dataset, and the year that each
         reservation was charged to.
     shown
-        What each dataset's releases have shown exactly.
+        The exact answers that each dataset's releases have shown.
     reserved
         Every reservation: its entry and its request.
     drawn, returned

@@ -23,14 +23,14 @@ from trueup.ledger.stored import refuse_cut, refuse_unsigned
 
 @dataclass(frozen=True)
 class Verification:
-    """The findings of a check of the ledger.
+    """The results of a check of the ledger.
 
     Attributes
     ----------
     entries, head
-        How many entries there are, and the hash of the last.
+        Number of entries, and the hash of the last one.
     bundles
-        How many bundles were compared.
+        Number of bundles that were compared.
     unrecorded
         Bundles that say themselves that no ledger was kept.
     findings

@@ -101,12 +101,12 @@ def query_margin(cells: Cells, query: Query, level: str) -> Margin:
 
 
 def build_constraints(spec: Spec, cells: Cells, further: tuple[Bound, ...] = ()) -> Constraints:
-    """Collect everything that the counts of a spec must satisfy.
+    """Return all constraints on the counts of a spec.
 
     Parameters
     ----------
     spec, cells
-        What is declared, and of which cells.
+        The declared spec, and the cells that it is about.
     further
         Public bounds that came with the measurements.
 

@@ -68,7 +68,7 @@ class Attribute:
     name, values
         Its name and its domain, in the order in which cells are laid out.
     partition
-        Whether each unit falls under exactly one value. If not (persons and families side by
+        True if each unit falls under exactly one value. If not (persons and families side by
         side), the values are never summed.
     recodes
         Groupings of the values that a margin may name in place of the attribute.
@@ -106,11 +106,11 @@ class Margin:
     Attributes
     ----------
     level, attributes
-        What the table is by.
+        The table's level, and its attributes or recodes.
     where
         It counts the units alone that meet one of these conditions; all units if there are none.
     weights
-        How often it counts a unit that meets each condition, whole and not zero; once each if there are none.
+        Number of times that it counts a unit meeting each condition, whole and not zero; once each if there are none.
 
     Examples
     --------
@@ -213,7 +213,7 @@ class Cells:
 
     @property
     def finest_tables(self) -> tuple[Margin, ...]:
-        """Return the margins whose groups, in order, are the cells: one, except in a family."""
+        """Return the margins whose groups, in order, are the cells; only a family has several."""
         return (self.finest,)
 
     def holds(self, margin: Margin) -> bool:
@@ -461,7 +461,7 @@ class Cells:
         return ", ".join((self.tree.label(margin.level, place), *parts)) + margin.whose
 
     def margin_labels(self, margin: Margin | str) -> Iterator[str]:
-        """Name all groups of a margin.
+        """Yield the labels of all groups of a margin.
 
         Examples
         --------
@@ -482,7 +482,7 @@ class Cells:
 
 
 def _crossed(text: str, names: Collection[str]) -> tuple[str, ...]:
-    """Cut a margin's name at its crosses, keeping declared names that contain a cross whole."""
+    """Split a margin's name at its crosses; declared names that contain a cross stay whole."""
     for name in sorted(names, key=len, reverse=True):
         if text == name:
             return (name,)

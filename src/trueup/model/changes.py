@@ -47,14 +47,14 @@ class AllAlike(Kept):
     whole
         The full cross; `cells` has two values of each attribute.
     total
-        Whether compared databases have equally many records.
+        True if compared databases have equal numbers of records.
     """
 
     whole: Cells | None = None
     total: bool = False
 
     def fixed(self, margin: Margin) -> Fixed:
-        """Return which counts of a margin are equal in all compared databases."""
+        """Return the counts of a margin that are equal in all compared databases."""
         assert self.whole is not None
         size = prod(r.size for r in self.whole.kept(margin))
         tops = self.tree.alone[self.level(margin)]
@@ -128,9 +128,9 @@ def smallest_change(
     relation
         The neighbour relation in whose steps the change is counted. Under `replace` the number of units is shared.
     measured
-        What is measured, under which laws; without it the loss is zero.
+        The measured margins with their laws; without them the loss is zero.
     steps
-        How long the search may take.
+        Limit on the steps of the search.
 
     Returns
     -------
@@ -155,7 +155,7 @@ class Changes(PricedChanges):
     """The changes between databases with the same sums `kept`, and the cell that is hardest to change."""
 
     def hardest(self, steps: int = MAX_SEARCH_STEPS) -> Change | None:
-        """Return the smallest change of the hardest cell; see `smallest_change`."""
+        """Return the smallest change of the cell that is hardest to change; see `smallest_change`."""
         if not self.kept.complete:
             return None
         if (lone := self._searched(steps)) is None:

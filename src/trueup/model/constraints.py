@@ -62,13 +62,13 @@ class Constraints:
     invariants
         The margins published exactly as enumerated; one with a condition counts some units alone.
     nonnegative
-        Whether counts below zero are refused.
+        True if counts below zero are refused.
     zeros
         Structural zeros: each a set of attribute values that no unit can have together.
     bounds, linear
         Further limits and linear rows.
     periods
-        Whether one attribute is the period: then tables are a histogram even where they are nested, so that periods are linked.
+        True if one attribute is the period: then tables are a histogram even where they are nested, so that periods are linked.
     joined
         The two tables that these cells hold, if they do; what links them is among the linear rows.
 

@@ -19,7 +19,7 @@ _FORM = re.compile(r"(YYYY|MM|DD)(?:([-./ ]?)(YYYY|MM|DD)(?:\2(YYYY|MM|DD))?)?")
 
 
 class DateForm(NamedTuple):
-    """A form of dates.
+    """A form in which a column writes dates, as a regular expression.
 
     Attributes
     ----------

@@ -120,7 +120,7 @@ class FamilyCells(Cells):
 
     @property
     def is_family(self) -> bool:
-        """Return True."""
+        """Return True, because these are the cells of a family of tables."""
         return True
 
     @property
@@ -137,7 +137,7 @@ class FamilyCells(Cells):
         return self.parts[self.holders(margin)[0]]
 
     def split(self, values: NDArray) -> list[NDArray]:
-        """Cut cells `(..., n)` into tables."""
+        """Split cells `(..., n)` into one array for each table."""
         return np.split(values, self.starts[1:-1], axis=-1)
 
     def holders(self, margin: Margin | str) -> list[int]:

@@ -25,7 +25,7 @@ class Charge:
     Attributes
     ----------
     query, margin, law
-        What is measured, and the name of the law of its noise.
+        The measured query and margin, and the name of the law of noise.
     currency, amount, delta
         Loss of one step of the spec's own neighbour relation.
     prices
@@ -48,7 +48,7 @@ class Change:
     Attributes
     ----------
     moved
-        How many units leave one cell for another.
+        Number of units that leave one cell for another.
     norm
         By how much it moves the finest counts, in L1.
     steps
@@ -56,9 +56,9 @@ class Change:
     amount, delta
         The largest loss among the smallest changes of all cells, in the currency of the guarantee.
     smallest
-        Whether the norm is the least; else it is an upper bound.
+        True if the norm is the least; else it is an upper bound.
     attained
-        Whether such a change has that loss; else it is an upper bound.
+        True if such a change has that loss; else the loss is an upper bound.
     """
 
     moved: int
@@ -101,7 +101,7 @@ class Guarantee:
         `invariant` if only databases that share published invariants are compared, `none` if nothing is claimed of
         what others published, else `dp`.
     unit, neighbours
-        Who is protected, and the relation whose steps are counted: `add-remove` or `replace`.
+        The protected unit, and the relation whose steps are counted: `add-remove` or `replace`.
     currency, amount, delta
         Total loss of one step: pure epsilon (with delta) or zCDP rho, exact.
     charges

@@ -32,7 +32,7 @@ class Measured:
     law
         The law of the noise; `exact` for an invariant.
     groups
-        Which groups of the margin were measured; None for all of them, in order.
+        Positions of the measured groups of the margin; None for all of them, in order.
 
     Raises
     ------
@@ -87,7 +87,7 @@ class Measured:
 
 
 def split(values: NDArray, headers: Sequence[Measured], cells: Cells) -> list[NDArray]:
-    """Cut a vector `(..., q)` into the values of each header.
+    """Split a vector `(..., q)` of measured values into one array for each header.
 
     Examples
     --------

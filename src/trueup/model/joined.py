@@ -43,7 +43,7 @@ class RecordTable:
     Attributes
     ----------
     counts
-        What one of its records stands for.
+        The unit that one of the table's records stands for.
     own
         Its own attributes: its records are their combinations, in order.
     shared
@@ -85,7 +85,7 @@ class PersonsLink:
     persons
         `(kinds of households,)`: how many of them a household of each kind holds, at least.
     exact
-        Whether it holds no more.
+        True if a household holds no more persons than this number.
     """
 
     attribute: str
@@ -101,7 +101,7 @@ class PersonsHeld:
     Attributes
     ----------
     attributes
-        What tells these persons apart: a recode of one of their own attributes at most, and the attributes of both tables.
+        The attributes by which these persons are told apart: at most one recode of their own, and those of both tables.
     weights
         `(groups of the recode, kinds of households)` persons.
     """
@@ -125,11 +125,11 @@ class LinkedTables:
     persons, households
         The tables.
     links
-        What links them; that of all persons of a household comes first.
+        The links between the tables; that of all persons of a household comes first.
     views
         For every recode of `record` that keeps records of one table apart, the attributes and recodes of that table.
     most
-        How many persons a household keeps.
+        Largest number of persons that a household keeps.
     """
 
     persons: RecordTable
@@ -207,7 +207,7 @@ class LinkedTables:
         return parse_linear(f"{left} {'==' if link.exact else '<='} '{right}{where}'")
 
     def _label(self, view: str, value: str) -> str:
-        """Return a value's label in published tables; a household kind is labelled by its own value."""
+        """Return a value's name in the combined table: the value, or `households: attribute=value` for a kind of record."""
         return value if view != RECORD else f"{self.households.counts}: {self.households.own[0].name}={value}"
 
     @cached_property
@@ -302,7 +302,7 @@ def persons_of(value: str) -> int:
 
 
 def _counted(part: AttributePart, counting: list[AttributePart]) -> Attribute:
-    """Return a person attribute with recodes for the numbers of persons that count its values."""
+    """Return a person attribute with a two-group recode for each set of values that a household attribute counts."""
     attribute, recodes = plain_attribute(part), []
     for count in counting:
         for name, values in (count.persons or {}).items():

@@ -41,13 +41,13 @@ class Kept:
     tree
         The places.
     free
-        Which combinations are no structural zero, `(combinations,)`.
+        Mask `(combinations,)` of the combinations that are no structural zeros.
     sums
         For each invariant its level and its sums over the free combinations, `(m, free)`.
     flat
-        Whether the finest cells stand for the combinations.
+        True if the finest cells stand for the combinations.
     complete
-        Whether all invariants are among the sums; if they are too many cells to write out, fewer counts are taken as fixed.
+        True if all invariants are among the sums; if they are too many cells to write out, fewer counts are taken as fixed.
     """
 
     cells: Cells
@@ -122,7 +122,7 @@ class Kept:
         return Fixed(self.cells, margin, tops, by_top, np.unique(group))
 
     def _remembered(self, top: int, group: NDArray[np.int64], size: int) -> NDArray[np.bool_]:
-        """Return `_fixed` from a cache."""
+        """Return the mask that `_fixed` computes, from a cache."""
         below = tuple(i for i, (at, _) in enumerate(self.sums) if at >= top)
         key = (below, size, group.tobytes())
         if key not in self._answers:

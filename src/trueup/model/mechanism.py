@@ -46,7 +46,7 @@ def plan_measurements(
     cells
         The public cells.
     constraints
-        What the counts must satisfy, where it was built already.
+        The constraints on the counts, if they were built already.
 
     Returns
     -------
@@ -184,9 +184,9 @@ def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured
     Parameters
     ----------
     spec, constraints
-        As they were given to `plan_measurements`.
+        The spec and the constraints, as given to `plan_measurements`.
     headers
-        What it returned.
+        The headers that `plan_measurements` returned.
     """
     shared = {total: kept_of(constraints, total=total) for total in (False, True)}
     reaches = {query.name: contribution(spec, query) for query in spec.queries}

@@ -203,7 +203,7 @@ def _level_step(spec: Spec, reach: Reach, size: int) -> Sensitivity:
 
 
 def _lattice_misfit(query: Query, constraints: Constraints) -> tuple[str, str] | None:
-    """Return why a query's noise cannot add up over levels, and what it needs instead; None if it can."""
+    """Return the reason why a query's noise cannot add up over levels, and the needed form; None if it can."""
     if len(query.budgets) < 2:
         return "and is measured at one level alone", "a total and its parts: two levels or more"
     if query.currency != "epsilon":

@@ -65,7 +65,7 @@ def refuse_taken_columns(levels: Sequence[Any], attributes: Sequence[Any], keys:
     Parameters
     ----------
     levels, attributes
-        As the spec declares them; a level's readable names are the column `LEVEL name`.
+        The declared levels and attributes; a level's readable names are the column `LEVEL name`.
     keys
         The columns of keys.
     """

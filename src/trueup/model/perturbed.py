@@ -91,7 +91,7 @@ class _Margins(NamedTuple):
 
 
 class PerturbedSpec(SpecPart):
-    """Places, attributes, rules and published tables.
+    """The spec of published tables: places, attributes, rules, and the law of every table.
 
     Examples
     --------

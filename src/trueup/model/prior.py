@@ -121,7 +121,7 @@ class Flat(BasePrior):
     name: Literal["flat"] = "flat"
 
     def logpmf(self, count: ArrayLike) -> Reals:
-        """Return the log mass up to a constant."""
+        """Return the log mass of a count, up to a constant."""
         return np.where(np.asarray(count) >= 0, 0.0, -np.inf)
 
     def window(self) -> tuple[int, int] | None:
@@ -146,7 +146,7 @@ class Bounded(BasePrior):
         self._require_whole("upper")
 
     def logpmf(self, count: ArrayLike) -> Reals:
-        """Return the log mass."""
+        """Return the log mass of a count."""
         count = np.asarray(count)
         return np.where((count >= 0) & (count <= self.upper), -np.log1p(self.upper), -np.inf)
 
@@ -178,7 +178,7 @@ class Poisson(BasePrior):
         self._require_positive("mean")
 
     def logpmf(self, count: ArrayLike) -> Reals:
-        """Return the log mass for one mean shared by all cells."""
+        """Return the log mass of a count, for one mean that all cells share."""
         from scipy.special import gammaln, xlogy
 
         count, mean = np.asarray(count, float), _one(self.mean)
@@ -219,7 +219,7 @@ class NegativeBinomial(BasePrior):
         self._require_positive("size")
 
     def logpmf(self, count: ArrayLike) -> Reals:
-        """Return the log mass for one mean and one size shared by all cells."""
+        """Return the log mass of a count, for one mean and one size that all cells share."""
         from scipy.special import gammaln, xlogy
 
         count, mean, r = np.asarray(count, float), _one(self.mean), _one(self.size)
@@ -254,7 +254,7 @@ class Masses(BasePrior):
         self._require(given.min() >= 0 and given.sum() > 0, "masses", "numbers of 0 or more, not all 0")
 
     def logpmf(self, count: ArrayLike) -> Reals:
-        """Return the log mass."""
+        """Return the log mass of a count."""
         count = np.asarray(count).astype(np.int64)
         share = np.asarray(self.masses, float) / np.sum(self.masses)
         inside = (count >= 0) & (count < share.size)
@@ -331,7 +331,7 @@ class FlatTotal(BasePrior):
 
 @dataclass(frozen=True)
 class Hierarchical(BasePrior):
-    """A flat prior on the total, and splits of every count among its parts with a concentration per level.
+    """A flat prior on the total, and Dirichlet-multinomial splits of every count, with a concentration per level.
 
     Given a count, its `C` parts are Dirichlet-multinomial with parameters `a C m`: the concentration `a` of the
     parts' level times `C` times their shares `m`. Large `a`: parts are close to their shares; small `a`: few parts hold most.
@@ -350,7 +350,7 @@ class Hierarchical(BasePrior):
     total
         The prior of the root's count.
     most_kinds
-        How many kinds of parts the last level of a tree may have, such as inhabited and uninhabited ones: 2, if they are alike
+        Largest number of kinds of parts on the last level of a tree, such as inhabited and uninhabited ones: 2, if they are alike
         and the noisy values ask for it, or 1.
 
     Examples
@@ -442,7 +442,7 @@ def read_prior(entry: Prior | Mapping[str, Any] | str, kinds: tuple[type, ...] =
     Parameters
     ----------
     entry
-        What the user wrote.
+        The entry that the user wrote.
     kinds
         The priors that fit.
 

@@ -1,4 +1,4 @@
-"""Problems: a spec with its public places, and what follows from them before a confidential count is read."""
+"""Problems: a spec with its public places, and all that follows from both before a confidential count is read."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Problem(ThreeLines):
     Attributes
     ----------
     spec
-        What is counted, protected, measured and published.
+        The declaration of all that is counted, protected, measured and published.
     cells
         The public cells: places by attributes.
     text
         The TOML text of the spec, where it was read from a file.
     rows
-        How many rows the confidential table must hold, where that is known; a rule that it is held to.
+        Number of rows that the confidential table must hold, if it is known; the table is held to it as to a rule.
     """
 
     spec: Spec
@@ -60,7 +60,7 @@ class Problem(ThreeLines):
         data
             The table to be measured: where the spec declares its keys public, it lists the places.
         rows
-            How many rows it must hold.
+            Number of rows that the confidential table must hold.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class Problem(ThreeLines):
 
     @cached_property
     def left_out(self) -> Law | None:
-        """Return the noise law of the number of records that the limit leaves out, if it is measured."""
+        """Return the noise law of the number of records that the limit leaves out; None if it is not measured."""
         from trueup.model.mechanism import left_out_law
 
         return left_out_law(self.spec)
@@ -138,7 +138,7 @@ def _refuse_rows(spec: Spec, rows: int | None) -> None:
 
 
 def spec_and_text(spec: Spec | Problem | str | Path) -> tuple[Spec, str | None]:
-    """Read a spec; also return its TOML text, or None if it was made in Python."""
+    """Read a spec; return it with its TOML text, or with None if it was made in Python."""
     if isinstance(spec, Problem):
         return spec.spec, spec.text
     if isinstance(spec, str | Path):
@@ -154,7 +154,7 @@ def spec_and_text(spec: Spec | Problem | str | Path) -> tuple[Spec, str | None]:
 
 
 def public_cells(spec: Spec, data: Any = None, geography: Any = None) -> Cells:
-    """Read the public places, and cross them with the declared attributes."""
+    """Return the cells that cross the public places with the declared attributes."""
     places = geography if geography is not None else data if spec.table.keys == "public" else None
     if places is None and len(spec.levels) > 1:
         public = spec.table.keys == "public"

@@ -47,7 +47,7 @@ def propose_spec(table: Any, places: Any = None, *, title: str = "Counts", unit:
         The public list of places: a path or a dataframe. None where the list of places in the table is public itself:
         then, and only then, its columns of places are read.
     title, unit
-        Of the spec.
+        The title and the protected unit of the spec.
 
     Returns
     -------

@@ -39,14 +39,14 @@ class CodeMeaning:
     Attributes
     ----------
     of
-        Of what it speaks: a published `value`, the true `count`, the `published` number, whatever the law has `hidden`, or
+        Subject of the meaning: a published `value`, the true `count`, the `published` number, whatever the law has `hidden`, or
         nothing (`unknown`).
     low, high
         Its range.
     every
-        Of a range of true counts, whether every count of it is shown so.
+        For a range of true counts, True if every count in it is shown as this code.
     below
-        Whether the upper end was written as the number below which it lies: of fractions, all below it.
+        True if the upper end was written as the number below which it lies: for fractions, all numbers below it.
     """
 
     of: Literal["value", "count", "published", "hidden", "unknown"]

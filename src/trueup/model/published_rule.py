@@ -77,7 +77,7 @@ class PublishingRule:
     Attributes
     ----------
     law
-        Of the values; the law's name where every row gives a variance.
+        The law of the values; its name if every row gives a variance.
     hidden
         Ranges of true counts that are not shown.
     concealed
@@ -104,7 +104,7 @@ class PublishingRule:
 
     @property
     def whole(self) -> bool:
-        """Return True if its values are whole numbers."""
+        """Return True if the published values are whole numbers."""
         discrete = self.law.startswith("discrete") if isinstance(self.law, str) else self.law.discrete
         return discrete or "base" in dict(self.after)
 
@@ -256,7 +256,7 @@ def _concealed(entry: Mapping[str, Any], law: Any, table: str) -> Range:
 
 
 def read_law(entry: Mapping[str, Any], table: str) -> Any:
-    """Make the law of a table from its name and parameters.
+    """Return the law of a table with the given name and parameters.
 
     Examples
     --------

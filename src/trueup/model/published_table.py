@@ -136,7 +136,7 @@ class PublishedTable(SpecPart):
         return list(found.values())
 
     def total_of(self, column: str) -> tuple[str, ...]:
-        """Return the labels that mark the total in an attribute column of a summed-out attribute."""
+        """Return the labels that mark totals in the column of an attribute that a table sums out."""
         label = self.total.get(column) if isinstance(self.total, dict) else self.total
         return ("",) if label is None else ("", label.strip())
 

@@ -18,7 +18,7 @@ from trueup.model.spec_table import AttributePart, Level, Parents, RecordsPart, 
 
 
 def plain_attribute(part: AttributePart) -> Attribute:
-    """Return the attribute that a spec declares."""
+    """Return an attribute of the spec as a plain `Attribute`, with its values and recodes."""
     recodes = tuple(Recode.of(r.name, r.groups, part.values) for r in part.recodes)
     return Attribute(part.name, part.values, part.partition, recodes)
 
@@ -30,7 +30,7 @@ class KeptRecords:
     Attributes
     ----------
     id, contribution
-        As in `[privacy]`.
+        The fields of these names in `[privacy]`.
     """
 
     id: str | None
@@ -44,9 +44,9 @@ class Reading:
     Attributes
     ----------
     table, levels, parents, attributes
-        As in the spec; the table has neither name nor file.
+        The parts of these names in the spec; the table has neither name nor file.
     privacy
-        Which records of a unit are kept.
+        The rule for the records of a unit that are kept.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class Reading:
 
 
 def stated(part: AttributePart) -> dict[str, Any]:
-    """Return what identifies an attribute apart from its name: column, values and table."""
+    """Return the column, values and table that identify an attribute apart from its name."""
     said = _said(part, "name", "recodes", "values", "column", "persons")
     return {**said, "column": part.column or part.name, "values": sorted(part.values)}
 

@@ -69,7 +69,7 @@ class Layout:
     targets
         For each place whose cells are looked at, the highest level at which it is alone.
     whole
-        Whether it is the real tree.
+        True if it is the real tree.
     """
 
     ancestors: NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""The spec: one TOML file that states what is counted, protected, measured and published.
+"""The spec: one TOML file that declares the counts, their protection, their measurement and their publication.
 
 One file: the document, with every way to make, read and write it.
 """
@@ -116,7 +116,7 @@ class Spec(ThreeLines, SpecDocument):
         public
             The public list of places: a path, a dataframe or a DuckDB relation; None for a table without places.
         decided
-            What is decided already: `title`, `name` (of the dataset), `unit`, `neighbours`, `counts` (what one count stands
+            The decisions already made: `title`, `name` (of the dataset), `unit`, `neighbours`, `counts` (what one count stands
             for: by default a unit, or a record where one unit may have several), `count` (the column of a table of counts),
             `keys` (`"public"` where its own places are), `id` and `records` (of a table of records, the column that says whom a
             row is about, and how many rows of one are kept), `epsilon` (of the whole release), `matters` (the table that gets
@@ -312,7 +312,7 @@ def load_spec(path: str | Path) -> Spec:
 
 
 def read_spec_text(path: str | Path) -> str:
-    """Read the text of a spec, for callers that also keep it."""
+    """Read the text of a spec, for callers that also need the text itself."""
     if not isinstance(path, str | Path | PathLike | Traversable):
         raise SpecError(
             f"a {type(path).__name__} is given as the path of a spec", needed="the path of a TOML file"

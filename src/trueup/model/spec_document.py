@@ -1,4 +1,4 @@
-"""All parts of a spec together, as in its file."""
+"""The whole spec as one document, as it stands in its file."""
 
 from __future__ import annotations
 

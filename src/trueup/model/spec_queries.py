@@ -146,7 +146,7 @@ class LeftOutPart(SpecPart):
 
     @property
     def budget(self) -> Fraction:
-        """Return the exact budget."""
+        """Return the exact budget of the measurement."""
         return self.epsilon if self.epsilon is not None else self.rho
 
 

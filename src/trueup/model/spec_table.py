@@ -1,4 +1,4 @@
-"""The parts of a spec for the confidential table: places, attributes, records, and the protected unit.
+"""The parts of a spec on the confidential table: places, attributes, records, and the protected unit.
 
 One file: parts that are checked against one another.
 """
@@ -63,7 +63,7 @@ class Parents(SpecPart):
 
 
 class RecodePart(SpecPart):
-    """A named grouping of an attribute's values."""
+    """A named grouping of an attribute's values, as declared in a spec."""
 
     name: Name
     groups: dict[str, tuple[str, ...]] = Field(description="for every group, the values it holds")
@@ -82,7 +82,7 @@ def bin_labels(bins: Sequence[int]) -> tuple[str, ...]:
 
 
 class AttributePart(SpecPart):
-    """An attribute with its public domain."""
+    """An attribute with the public list of its possible values."""
 
     name: Name
     values: tuple[str, ...] = Field(
@@ -168,7 +168,7 @@ class AttributePart(SpecPart):
 
     @property
     def views(self) -> dict[str, tuple[str, ...]]:
-        """Return the values of the attribute and of each of its recodes, by their names."""
+        """Return the values of the attribute, and the groups of each of its recodes, by name."""
         return {self.name: self.values, **{r.name: tuple(r.groups) for r in self.recodes}}
 
     @model_validator(mode="after")
@@ -274,7 +274,7 @@ class JoinPart(SpecPart):
 
 
 class TablePart(SpecPart):
-    """The confidential table."""
+    """The confidential table: its name, its form and its columns."""
 
     name: Name = Field(description="the dataset's declared name; budgets are kept under it")
     kind: Literal["counts", "records"]

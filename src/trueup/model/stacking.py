@@ -63,7 +63,7 @@ _WRITTEN = {"attributes": "attribute", "queries": "query"}
 
 
 def _well_formed(document: Mapping) -> bool:
-    """Return True if the parts that are read here have the right types."""
+    """Return True if all parts of a document that the rewriting needs have the right types."""
     parts = [document.get(name, ()) for name in ("attribute", "query")]
     lists = all(isinstance(part, Sequence) and all(isinstance(x, Mapping) for x in part) for part in parts)
     return lists and isinstance(document.get("privacy"), Mapping) and "counts" in document["table"]
@@ -380,7 +380,7 @@ class _Stack:
 
 
 def _topped(part: Mapping) -> bool:
-    """Return True if the last value of a number of persons is a top code."""
+    """Return True if the last value of an attribute that counts persons is a top code, such as `7+`."""
     return str(part["values"][-1]).endswith("+")
 
 

@@ -1,4 +1,4 @@
-"""Sentences of a guarantee; "exactly" is used only for a loss that is attained, else "at most"."""
+"""Sentences of a guarantee: "exactly" is used for a loss that some change has, "at most" for a bound."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def table_of(
     backend: str | None = None,
     known: str | None = None,
 ) -> Any:
-    """Return the figures of a margin as a dataframe: a row for each group, or, wide, a column for each attribute value.
+    """Return the figures of a margin as a dataframe: one row per group, or, if wide, one column per attribute value.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def table_of(
 
 
 def dataset_of(cells: Cells, margin: Margin, figures: Figures, attributes: Mapping[str, str]) -> Any:
-    """Return the figures of a margin as an `xarray.Dataset` with a dimension for its places and for each attribute."""
+    """Return the figures of a margin as an `xarray.Dataset`, with a dimension for places and one for each attribute."""
     xarray = load_extra("xarray", "posterior")
     tree, level = cells.tree, cells.tree.level(margin.level)
     kept, shape = cells.kept(margin), cells.margin_shape(margin)
@@ -130,7 +130,7 @@ def place_keys(tree: Tree, level: int, places: NDArray | None = None) -> dict[st
 
 
 def readable_names(tree: Tree, level: int, places: NDArray | None = None) -> dict[str, NDArray]:
-    """Return the readable names of some places of a level and of those above, by `LEVEL name`."""
+    """Return columns `LEVEL name` with the readable names of some places of a level and of the places above."""
     places = np.arange(tree.sizes[level]) if places is None else places
     return {
         f"{tree.levels[at]} name": column[np.searchsorted(tree.starts(at, level), places, "right") - 1]

@@ -13,14 +13,14 @@ from trueup.errors import SpecError, TrueupError, did_you_mean
 
 
 def toml_text(given: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
-    """Return a document as TOML: single values first, then a table per mapping and an array of tables per list of mappings.
+    """Return a document as TOML text: single values first, then one table per mapping and table arrays for lists.
 
     Parameters
     ----------
     given
         The document.
     comments
-        What is said above its parts, by their keys.
+        The comments above the document's parts, by the parts' keys.
 
     Examples
     --------
@@ -207,7 +207,7 @@ def fault_text(fault: Fault, document: Any = None, keys: Collection[str] = ()) -
     Parameters
     ----------
     fault, document
-        What is wrong, and what was read: its entries are called by their names.
+        The fault, and the document that was read, whose entries are called by their names.
     keys
         Every key that a part of the document may have, of which a misspelt one may have been meant.
 

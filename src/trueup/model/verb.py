@@ -104,7 +104,7 @@ def make(kinds: Sequence[type[M]], noun: str, name: str, parameters: Mapping[str
     kinds
         The verb's methods.
     noun
-        What the verb's methods do, for messages: `reconciliation`, `inference`.
+        The noun for what the verb's methods do, for messages: `reconciliation`, `inference`.
 
     Examples
     --------

@@ -156,7 +156,7 @@ class Audit:
     Attributes
     ----------
     law, parameters, draws
-        What was audited.
+        The audited law with its parameters, and the number of draws.
     confidence
         Confidence of `epsilon_at_least`, and of the verdict on the log ratios.
     delta
@@ -191,7 +191,7 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Return True if nothing refutes the claim."""
+        """Return True if neither draws nor tables refute the stated loss."""
         agrees = self.epsilon_at_least <= self.epsilon_claimed and self.log_ratio_p >= 1 - self.confidence
         return agrees and self.first_words.wrong == 0
 
@@ -212,7 +212,7 @@ def audit(
     delta
         State epsilon at this delta; by default the law's own (pure: 0), and 1/1,000 for the discrete Gaussian.
     confidence
-        Of every statement made from draws.
+        The confidence level of every statement that is made from draws.
 
     Raises
     ------

@@ -37,7 +37,7 @@ class Sensitivity:
 
     @classmethod
     def of(cls, cells: int, each: int) -> Sensitivity:
-        """Return the sensitivity when a unit changes `cells` counts by at most `each`."""
+        """Return the sensitivity if one unit changes at most `cells` counts, each by at most `each`."""
         return cls(Fraction(cells * each), Fraction(cells * each * each))
 
 
@@ -72,7 +72,7 @@ class Tail(NamedTuple):
     counts
         Smallest count known that the noise exceeds in size with at most the probability asked about.
     exact
-        Whether it is the smallest one, up to the rounding of doubles; else it is a bound that is proved.
+        True if it is the smallest one, up to the rounding of doubles; else it is a bound that is proved.
     """
 
     counts: int
@@ -96,21 +96,21 @@ class Law(Protocol):
     Attributes
     ----------
     discrete
-        Whether it is on the integers.
+        True if the law is on the integers.
     exact
-        Whether it adds nothing.
+        True if the law adds nothing.
     additive
-        Whether it is noise that is added: what is published less the true count has a law of its own.
+        True if it is added noise: the published value less the true count has a law of its own.
     joint
-        Whether it is drawn as a whole vector, which keeps invariants.
+        True if it is drawn as a whole vector, which keeps invariants.
     factors
-        Whether the mass of a vector is a product over its counts, so that one count has a law of its own.
+        True if the mass of a vector is a product over its counts, so that one count has a law of its own.
     same_records
-        Whether cells with the same records are published with the same value.
+        True if cells with the same records are published with the same value.
     numeric
-        Whether what is published is always a number, not a code for an interval.
+        True if the published value is always a number, not a code for an interval.
     attained
-        Whether its cost is what some change loses, not a bound.
+        True if some change loses as much as the cost; else the cost is a bound.
     """
 
     name: ClassVar[str]
@@ -126,7 +126,7 @@ class Law(Protocol):
 
     @property
     def form(self) -> Form | None:
-        """Return the law's log mass if it has this form, else None."""
+        """Return the law's log mass as a `Form`, or None if it has another form."""
         ...
 
     @property

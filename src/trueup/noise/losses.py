@@ -100,7 +100,7 @@ def truncated_losses(epsilon: Fraction, bound: int, change: int, log_mass: Reals
     Parameters
     ----------
     epsilon, bound, change
-        Of the law, and by how much the count changes.
+        The parameters of the law, and the change of the count.
     log_mass
         Log masses of the noise from 0 to `bound`.
     beyond
@@ -125,7 +125,7 @@ def gaussian_losses(sigma2: Fraction, change: int, log_normaliser: float, cut: f
     Parameters
     ----------
     sigma2, change
-        Of the law, and by how much the count changes.
+        The parameter of the law, and the change of the count.
     log_normaliser
         Logarithm of the sum of the masses before they are made one, never above.
     cut

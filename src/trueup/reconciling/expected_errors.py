@@ -50,11 +50,11 @@ class ErrorSimulation:
     Attributes
     ----------
     method, constraints
-        How it was reconciled.
+        The method and the constraints of the release.
     published
         The tables whose errors are wanted.
     state
-        What the method prepared for these constraints and the laws of the release; None where that is still to be done.
+        The state that the method prepared for these constraints and laws; None if it is still to be prepared.
     """
 
     method: Method
@@ -169,7 +169,7 @@ def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cell
 
 
 def chosen_level(cells: Cells, work: int) -> int:
-    """Return the level from whose places `some_places` chooses, or -1 if it takes all places."""
+    """Return the level whose places `some_places` samples, or -1 if it takes all places."""
     most, sizes = work // MIN_REPLICATES, [cells.n // size for size in cells.tree.sizes]
     if cells.n <= most or cells.is_family:
         return -1
@@ -223,7 +223,7 @@ def expected_errors(
     published
         The tables.
     said
-        What the populations are, for the note.
+        Words for the populations, for the note.
     work
         Cells that are reconciled in all, divided by the method's effort.
     progress

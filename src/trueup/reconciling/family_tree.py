@@ -48,7 +48,7 @@ class FamilyTree(FromTheTop):
     rounding
         `controlled` for whole numbers, `none` for the continuous solution.
     estimates
-        `posterior-means` or `least-squares`: at what the children of a place are settled; see `histogram-tree`.
+        `posterior-means` or `least-squares`: the estimates at which the tables of a place's children are fixed.
     """
 
     name: ClassVar[str] = "family-tree"
@@ -113,7 +113,7 @@ class FamilyPlan:
     problem
         The family on one place a level.
     how
-        How tables are settled.
+        The options for computing the final tables.
     """
 
     problem: FamilyProblem
@@ -174,7 +174,7 @@ class FamilySegment:
     Attributes
     ----------
     plan
-        What all segments share.
+        The plan that all segments have in common.
     levels
         Its levels.
     spine

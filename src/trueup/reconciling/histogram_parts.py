@@ -87,7 +87,7 @@ class Summary:
 
 
 def _numbered(arrays: Mapping[str, NDArray], name: str) -> list[NDArray]:
-    """Return the arrays `name_0`, `name_1`, ... in order."""
+    """Return the arrays `name_0`, `name_1`, ... among named arrays, in order."""
     keys = takewhile(lambda key: key in arrays, (f"{name}_{i}" for i in count()))
     return [arrays[key] for key in keys]
 
@@ -102,11 +102,11 @@ class Settlement:
         Per level from `levels.start`, `(places, n)` counts: the root segment's from its top level, others' from the
         level below, since their top places were settled above. The last are the `above` of the segments below.
     levels
-        Which levels these are.
+        The levels of the tables.
     stats
-        As in `Solution.stats` of the method `histogram-tree`: the largest over the segments counts.
+        The figures of `Solution.stats` of the method `histogram-tree`: the largest over the segments counts.
     solved
-        Whether every table keeps all sums.
+        True if every table keeps all sums.
     """
 
     tables: tuple[NDArray, ...]
@@ -123,7 +123,7 @@ def up(segment: Segment, answers: Answers, below: Summary | None = None) -> Summ
     segment
         The places.
     answers
-        What was measured on its levels `segment.measured`.
+        The values measured on its levels `segment.measured`.
     below
         Summaries of its bottom places, joined; None for the lowest segments.
 
@@ -156,13 +156,13 @@ def down(
     Parameters
     ----------
     segment, answers, below
-        As for `up`.
+        See `up`.
     above
-        `(top places, n)` settled tables of its top places; None for the root's segment, which settles them.
+        `(top places, n)` final tables of its top places; None for the root's segment, which computes them.
     seed
-        What settles ties of rounding, the same for all segments; see `tie_seed`.
+        The seed that breaks ties of rounding, the same for all segments; see `tie_seed`.
     fixed
-        A (folded) marginal whose tables are settled already, and these per level of the segment.
+        A (folded) marginal whose tables are fixed already, and these tables per level of the segment.
     lower
         Lower bounds per level of the segment that are known by now; by default those of the segment and of those below.
     """

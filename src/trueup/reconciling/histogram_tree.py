@@ -1,6 +1,6 @@
 """Reconciliation of histograms on a hierarchy: least squares on the whole tree, then final tables from the top down.
 
-Here too: what methods that settle tables from the top have in common: parameters, chunks of rows, and figures of settling.
+Also here: the common parts of methods that fix tables from the top down: parameters, chunks of rows, and figures.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def in_chunks(
     solve
         Takes rows `(k, q)` and seeds `(k,)`; returns cells `(k, cells)`.
     together
-        Whether all rows are solved at once.
+        True if all rows are solved at once.
     """
     rows = np.atleast_2d(values)
     seeds = rng.integers(2**63, size=len(rows), dtype=np.uint64)
@@ -122,7 +122,7 @@ class HistogramTree(FromTheTop):
     rounding
         `controlled` for whole numbers, `none` for the continuous solution.
     estimates
-        `posterior-means` or `least-squares`: at what the children of a parent are settled.
+        `posterior-means` or `least-squares`: the estimates at which the tables of a parent's children are fixed.
     """
 
     name: ClassVar[str] = "histogram-tree"
@@ -234,8 +234,8 @@ def _handed_over(
 ) -> tuple[NDArray, Status, dict]:
     """Solve, by a general solver, the rows of values for which the way from the top down fails.
 
-    Parents are settled one at a time, so a parent may get a table that no tables of its children add up to
-    although other tables would do. What is found that way is as near to the projection of everything measured.
+    Parents are fixed one at a time, so a parent may get a table that no tables of its children add up to, although
+    another table would do. The general solver finds a table as near to the projection of everything measured.
     """
     whole = counts.dtype.kind == "i"
     if error := problem.conflict(values):

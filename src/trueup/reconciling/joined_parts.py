@@ -1,7 +1,7 @@
 """Reconciliation of two linked tables by segments: households first, then persons.
 
-What goes up a segment is what either table says; on the way down its households are settled, then its persons given the
-numbers that these households hold, as in `joined_tree`, which makes the same integers.
+Estimates of both tables go up from segment to segment. On the way down, a segment's households are computed, then its
+persons given the numbers that these households hold. `joined_tree` makes the same integers.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class JoinedPlan:
     joined
         The tables.
     persons, households
-        What the segments of each share.
+        The plans that the segments of each table have in common.
     order
         Per level and table, which of the level's headers measure it.
     """

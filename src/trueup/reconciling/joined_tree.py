@@ -51,8 +51,8 @@ class JoinedProblem(NamedTuple):
 class JoinedTree(HistogramTree):
     """Reconciliation of a table of persons and a table of households such that both agree.
 
-    Each table by weighted least squares over all its places and marginals; then, from the top, households are settled as
-    by `histogram-tree`, and persons likewise given the numbers that the settled households hold.
+    Each table is estimated by weighted least squares over all its places and marginals. Then, from the top down, households
+    are computed as by `histogram-tree`, and persons likewise, given the numbers that the final households hold.
 
     Attributes
     ----------

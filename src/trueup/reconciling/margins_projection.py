@@ -45,7 +45,7 @@ class MarginsProjection(Method):
     covariance. If only the finest cells carry noise and margins are exact, that is the projection P+ of Zhu,
     Van Hentenryck & Fioretto (2021), solved by semismooth Newton steps on the margins' multipliers.
 
-    Before it is rounded, the total and every measured margin are settled before any cell is held at zero: the total is
+    Before rounding, the total and every measured margin are fixed before any cell is held at zero: the total is
     that of least squares, and a margin the nearest that is not below zero, given the coarser ones. A two-way table rounds
     its total, then each margin, then the cells given both margins: every cell, row and column is then a floor or a
     ceiling, by a transportation problem that is solved exactly. Beyond two axes exact margins are kept by an integer
@@ -58,9 +58,9 @@ class MarginsProjection(Method):
     Attributes
     ----------
     rounding
-        `controlled` for whole numbers, `none` for the projection, in which nothing is settled before the cells.
+        `controlled` for whole numbers, `none` for the projection, in which no margin is fixed before the cells.
     seconds
-        Time limit of an integer program; a table that none finds in time is settled as by `histogram-tree`, where that fits.
+        Time limit of an integer program. If it finds no table in time, the table of `histogram-tree` is taken, where that fits.
     """
 
     rounding: Literal["controlled", "none"] = "controlled"
@@ -79,7 +79,7 @@ class MarginsProjection(Method):
         return self.rounding == "controlled"
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Return the reason why bounds are refused; None if there are no bounds."""
+        """Return the reason why the method refuses bounds; None if there are none."""
         return "it keeps no bounds on crossing margins" if constraints.bounds else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> HistogramProblem:
@@ -251,7 +251,7 @@ def _nearest(
 ) -> tuple[NDArray, NDArray, int, bool]:
     """Return the nonnegative table nearest to `x (1, n)`; marginals in `first` are fixed before it where this is possible.
 
-    The last value says whether no nonnegative table is nearer: nothing was settled first, or nothing is below zero.
+    The last value is True if no nonnegative table is nearer: no margin was fixed before, or nothing is below zero.
     """
     variances = tuple(f.variance for f in state.tree.filters[0])
     metric = Metric(state.tree.domain, variances, np.zeros(1, np.int64), 1, tied=False)

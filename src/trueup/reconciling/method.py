@@ -26,9 +26,9 @@ class Method(ABC):
     structures
         Structures of constraints it handles; see `Constraints.structure`.
     random
-        Whether it adds randomness of its own, so that even counts that add up do not come back.
+        True if the method adds randomness of its own, so that even counts that add up are changed.
     effort
-        How many times longer a cell takes than with a fast method: simulations of its errors are shortened by it.
+        Time for a cell relative to a fast method: simulations of the method's errors are shortened by this factor.
     """
 
     name: ClassVar[str]
@@ -106,7 +106,7 @@ class Solution:
     values
         `(n,)` or `(b, n)` counts of the finest cells.
     status
-        Whether the problem was solved; its text says so to a user.
+        The outcome: solved, or the reason why not, in words for a user.
     stats
         Residuals, proved gaps, tolerances, passes.
 

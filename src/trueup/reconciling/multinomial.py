@@ -29,13 +29,13 @@ class Multinomial(Method):
     Attributes
     ----------
     total
-        What a count is estimated from: its own noisy versions (`independent`), or these and the
+        The values from which a count is estimated: its own noisy versions (`independent`), or these and the
         sum of its parts' noisy counts (`summed`).
     monte_carlo
         0 for the exact law of the summed noise, or the number of draws that approximate it
         (10,000 in the paper).
     empty
-        What to do where a total is left to split among parts that are all zero: refuse with
+        The rule where a total is left to split among parts that are all zero: refuse with
         `error`, or split it evenly with `uniform`.
     prior, prior_total
         Priors on the finest cells and on the grand total.
@@ -91,7 +91,7 @@ class MultinomialMode(Multinomial):
     Attributes
     ----------
     ties
-        Where parts tie for a unit: `first` as published (the order of the parts decides, and
+        The order in which parts that tie get a unit: `first` as published (the order of the parts decides, and
         favours some of them), or `shuffled` (a random order for each parent).
 
     References

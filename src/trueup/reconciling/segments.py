@@ -58,13 +58,13 @@ class SegmentPlan:
         Per level and header: where the folded marginal's cells stand in the header's groups, and how many groups
         there are.
     chains, required
-        Per level, the settling sequence, and a shorter one for parents where it is infeasible.
+        Per level, the nested marginals to fix in turn, and fewer ones for parents where these are infeasible.
     nonnegative, integer, posterior
-        Whether counts below zero are refused; whether to round; whether to settle at posterior means.
+        True if counts below zero are refused; True to round; True to compute final tables at posterior means.
     bounded
         Marginals with lower bounds.
     first
-        Marginals of the root that are settled before its cells are held at zero.
+        Marginals of the root that are fixed before its cells are held at zero.
     """
 
     levels: tuple[str, ...]
@@ -109,7 +109,7 @@ class Segment:
     Attributes
     ----------
     plan
-        What all segments share.
+        The plan that all segments have in common.
     top, bottom
         Its first and last level.
     spine

@@ -25,11 +25,11 @@ class PosteriorAnswer(ThreeLines):
     Attributes
     ----------
     question
-        As it was asked.
+        The question in the user's words.
     asked
         Draws `(chains, draws, k)` of the quantity, of one (`k = 1`) or of each place of a level.
     posterior
-        What it rests on.
+        The posterior on which the answer is based.
     level
         Probability of its intervals.
 
@@ -128,9 +128,9 @@ class CountChanges(ThreeLines):
     sources
         Digests of the two records.
     promise
-        What the intervals hold, and under what.
+        A sentence on what the intervals hold, and under which conditions.
     question
-        What is compared in place of the table's counts.
+        The question that is compared in place of the table's counts.
 
     Examples
     --------

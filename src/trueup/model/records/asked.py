@@ -1,4 +1,4 @@
-"""Questions to draws: sums, differences, ratios, ranks and comparisons of counts."""
+"""Questions that are answered draw by draw: sums, differences, ratios, ranks and comparisons of counts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class AskedDraws:
     level, names
         The level whose `k` places are asked about one by one, and their labels; None where the answer is one quantity.
     event
-        Whether the question is a comparison, which holds in a draw or does not.
+        True if the question is a comparison, which holds in a draw or does not.
     """
 
     draws: NDArray

@@ -43,11 +43,11 @@ class Assessed:
     description
         Name and all parameters.
     title
-        What it solves.
+        One line on the problem that the method solves.
     verb
         `reconcile` or `infer`; `comparator` for what others do without a formal guarantee.
     nonnegative
-        Whether it keeps counts from falling below zero, so that counts near zero must come out too high.
+        True if the method keeps counts from falling below zero, so that counts near zero must come out too high.
     """
 
     label: str
@@ -59,7 +59,7 @@ class Assessed:
 
 @dataclass(frozen=True)
 class Budget:
-    """A budget at which the methods were assessed: the spec's own times `scale`."""
+    """A budget at which methods were assessed, which is the spec's budget times `scale`."""
 
     label: str
     scale: Fraction
@@ -78,9 +78,9 @@ class Flag:
     method, budget, level, by, unit, about
         Where, as in the long table.
     value, mc_error
-        What was found, and its Monte Carlo error.
+        The figure that was found, and its Monte Carlo error.
     limit
-        What would have been accepted.
+        The value that would have been accepted.
     sentence
         The flag in plain words.
     """
@@ -116,17 +116,17 @@ class Assessment(ThreeLines):
     cells
         The finest cells; None where the record was read back and single counts stay in their files.
     public
-        Whether the truth is declared public. If not, the record is confidential.
+        True if the truth is declared public. If not, the record is confidential.
     truth
-        What stood in for the true counts.
+        Words for the counts that stood in for the true ones.
     methods, budgets
-        What was compared.
+        The methods and budgets that were compared.
     levels
         The tables that were assessed, coarse to fine.
     intervals
         The probability that each interval rule claims.
     replicates, asked
-        How many replicates were made, and how many were asked for; they differ after an interruption.
+        Numbers of replicates made and asked for; they differ after an interruption.
     seed
         It gives the same replicates again.
     summary
@@ -136,7 +136,7 @@ class Assessment(ThreeLines):
     flags
         Claims that the replicates contradict.
     stats
-        What was cut, kept or left out.
+        Notes on anything that was cut, kept or left out.
     spec
         The spec that was assessed.
     """
@@ -262,7 +262,7 @@ class Assessment(ThreeLines):
 
 
 def refuse_confidential(public: bool) -> None:
-    """Refuse to publish figures of a confidential truth."""
+    """Refuse to publish figures that depend on confidential counts."""
     if not public:
         raise PrivacyError(
             "the assessment was computed from confidential counts, and no noise protects it",

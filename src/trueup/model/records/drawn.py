@@ -100,7 +100,7 @@ GROUPS_EVALUATED_AT_ONCE = 1 << 10
 
 @dataclass(frozen=True, eq=False)
 class Marginals:
-    """Exact probability masses of several counts, each on its own window.
+    """Exact probabilities of several counts, each on a window of possible values.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class Marginals:
         return shorter_ends(self.quantile, self.offset, probability_of(level))
 
     def describe(self, level: float) -> Columns:
-        """Return mean, sd, median, and the interval with its mass, of every count."""
+        """Return the mean, sd, median, and the interval with its probability, for every count."""
         low, high = self.interval(level)
         return {
             "mean": self.mean,
@@ -233,7 +233,7 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """The result of an inference method.
+    """The result of an inference method: draws, exact marginals, and diagnostics.
 
     Attributes
     ----------
@@ -241,9 +241,9 @@ class Drawn:
         `(chains, draws, n)` counts of the finest cells; of large trees in 32 bits, where all their sums and the square of
         each fit.
     independent
-        Whether draws are exact and independent (one chain); otherwise they are Markov chains.
+        True if draws are exact and independent (one chain); otherwise they are Markov chains.
     connected
-        Of Markov chains: whether their moves are proved to reach every possible table.
+        For Markov chains, True if their moves are proved to reach every possible table.
     marginals
         Exact marginals of margins, where the method has them.
     mode
@@ -257,7 +257,7 @@ class Drawn:
     tables
         Margins to report besides those with exact marginals and the finest.
     approximate
-        What the draws approximate, and how far they were checked; empty where they are those of the posterior.
+        Words for the law that the draws approximate and how far they were checked; empty if it is the posterior itself.
     """
 
     draws: NDArray
@@ -303,7 +303,7 @@ class Conflict(NamedTuple):
     Attributes
     ----------
     margin, query
-        What was measured.
+        The measured margin and its query.
     residual
         Root mean square of its residuals from the posterior means, in standard deviations of the noise.
     log_probability

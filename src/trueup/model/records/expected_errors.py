@@ -40,7 +40,7 @@ class ErrorClass:
     lowest
         Least released count; the range ends where the table's next class begins.
     simulated
-        How many simulated errors this rests on; 0 where they are standard errors of least squares.
+        Number of simulated errors on which this is based; 0 if they are standard errors of least squares.
     bias, rmse
         Mean and root mean square of released minus true count (counts).
     margins
@@ -139,7 +139,7 @@ class ExpectedErrors:
     classes
         Every table's classes, in the order of size; none where nothing could be simulated.
     note
-        What was simulated, or why nothing was.
+        A sentence on what was simulated, or why nothing was.
 
     Examples
     --------
@@ -174,7 +174,7 @@ class ExpectedErrors:
         return replace(self, classes=tuple(c.as_forecast() for c in self.classes))
 
     def labelled(self) -> list[tuple[ErrorClass, str]]:
-        """Return every class with its range of released counts as text.
+        """Return every class, with its range of released counts as text.
 
         Examples
         --------

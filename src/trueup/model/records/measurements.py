@@ -30,11 +30,11 @@ class LeftOut:
     Attributes
     ----------
     law
-        Of the noise.
+        The law of the noise.
     value
         The noisy number.
     most
-        Of each unit at most so many are counted.
+        Largest number of records of one unit that are counted.
     """
 
     law: Law
@@ -62,7 +62,7 @@ class Measurements(Tabled):
     values
         The measured integers of each header, in the order of its groups.
     guarantee
-        What is protected, at what cost.
+        The privacy guarantee: the protected unit and the cost.
     bounds
         Public limits on margins that were published with the values, for every group.
     simulation
@@ -72,9 +72,9 @@ class Measurements(Tabled):
     frame
         The library of the dataframe that was measured; None for a file. Tables are made in it.
     left_out
-        How many records the limit on those of one unit leaves out; None where that was not measured.
+        Noisy number of records that the limit on those of one unit leaves out; None if it was not measured.
     sealed
-        Of a run by parts, the digest over its files, which stands for that of the values.
+        For a run by parts, the digest over its files, which stands for the digest of the values.
 
     Raises
     ------
@@ -143,7 +143,7 @@ class Measurements(Tabled):
         return {"guarantee": self.guarantee.sentences[0]}
 
     def figures(self, margin: Margin | str, level: float | str | None = None) -> dict[str, NDArray]:
-        """Return the figures of every group of a margin: `noisy` (`exact` for an invariant) and `margin of error` (counts).
+        """Return a margin's columns `noisy` (`exact` for an invariant) and `margin of error` (counts), one row per group.
 
         Raises
         ------

@@ -86,13 +86,13 @@ class Count:
     Attributes
     ----------
     places
-        Where.
+        The place or places of the counts.
     within
         All places of the same level, among which a rank is asked for.
     values
         Values of attributes or recodes.
     single
-        Whether one place is meant, not all of a level.
+        True if one place is meant, not all of a level.
     """
 
     places: PlacesAsked
@@ -136,7 +136,7 @@ class Count:
 
 @dataclass(frozen=True, eq=False)
 class Names:
-    """The names that questions to draws may use.
+    """The names of places and counts that questions to draws may use.
 
     A name is `PLACE` or `PLACE, ATTRIBUTE=VALUE, ...`. A place is `LEVEL=KEY`, or its key alone; the name of a level stands
     for each of its places. Of a key such as `01/003` the last part is enough where the level has it once, and so is a readable

@@ -1,4 +1,4 @@
-"""The record of `infer`: the posterior of the true counts given what was published.
+"""The record of `infer`: the posterior of the true counts given all published values.
 
 One file: everything that can be asked of one record.
 """
@@ -66,14 +66,14 @@ class Posterior(Tabled):
     chosen
         Labels of counts that its report shows beside the largest and the smallest.
     conflicts
-        What was measured and the posterior contradicts; None where no noisy value with a law of its own is
+        The measured queries that the posterior contradicts; None where no noisy value with a law of its own is
         known (releases, noise on a lattice), so that this was not checked.
     frame
         The library of dataframes in which its tables are made; None for the first that is installed.
     spec
         The spec of what it was made from, where that is known.
     counted
-        Of a posterior that was kept: what its counts leave out, as its spec said.
+        For a posterior that was kept, a sentence on what its counts leave out, from its spec.
 
     Examples
     --------
@@ -164,7 +164,7 @@ class Posterior(Tabled):
 
     @property
     def _of_the_prior(self) -> list[str]:
-        """Return the known objections to the prior, and the facts on its estimated parameters."""
+        """Return sentences with known objections to the prior, or with facts on its estimated parameters."""
         known = self.drawn.stats.get("prior", {})
         if "doubt" in self.drawn.stats:
             return [self.drawn.stats["doubt"]]
@@ -377,7 +377,7 @@ class Posterior(Tabled):
     def to_xarray(
         self, table: str | None = None, by: str | Sequence[str] = (), level: float | str | None = None
     ) -> Any:
-        """Return an `xarray.Dataset`: all draws, with dims (chain, draw, cell), or the figures of a table that is named.
+        """Return an `xarray.Dataset` of all draws, with dims (chain, draw, cell), or of the figures of a named table.
 
         Keys of places, their names and values of attributes are coordinates of the cells. Draws of a family have a variable for
         each table, `count by county x sex`, with dims (chain, draw, places, attributes).

@@ -27,7 +27,7 @@ class Quantity(ThreeLines):
     Attributes
     ----------
     name
-        As the user wrote it.
+        The quantity in the user's words.
     draws
         `(chains, draws)` values, NaN where undefined.
 
@@ -59,7 +59,7 @@ class Quantity(ThreeLines):
 
     @property
     def undefined(self) -> float:
-        """Return the share of draws without a value."""
+        """Return the share of draws in which the quantity has no value."""
         return float(np.mean(np.isnan(self.draws)))
 
     @cached_property
@@ -120,9 +120,9 @@ def describe_draws(draws: NDArray, level: float, *, independent: bool, ranked: b
     level
         Probability of the intervals.
     independent
-        Whether draws are independent; otherwise they are Markov chains, whose effective sizes are estimated.
+        True if draws are independent; otherwise they are Markov chains, whose effective sizes are estimated.
     ranked
-        Whether these are estimated by ranks; from means of batches otherwise, which takes less memory.
+        True if effective sizes are estimated by ranks; else they are from means of batches, which takes less memory.
 
     Returns
     -------

@@ -35,7 +35,7 @@ class Miss:
     query, level
         The query and its level.
     counts
-        How many noisy counts there are.
+        Number of noisy counts.
     rms
         Root mean square of released minus noisy count (counts).
     """
@@ -61,7 +61,7 @@ class Release(Tabled):
     checks
         Each rule that was checked on the final counts, and whether it holds.
     stats
-        What the method reported.
+        Figures that the method reported.
     published
         The margins whose tables are released, coarse to fine.
     errors
@@ -91,7 +91,7 @@ class Release(Tabled):
 
     @property
     def spec(self) -> Spec | None:
-        """Return the spec that it was measured by, if known."""
+        """Return the spec of the measurements, or None if it is not known."""
         return self.measurements.spec
 
     @property
@@ -116,12 +116,12 @@ class Release(Tabled):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Return the privacy guarantee: what is protected, and at what cost."""
+        """Return the privacy guarantee of the measurements: the protected unit and the exact loss."""
         return self.measurements.guarantee
 
     @property
     def digest(self) -> str:
-        """Return the digest of its measurements, which seeded everything after them."""
+        """Return the digest of the measurements, from which all later randomness was seeded."""
         return self.measurements.digest
 
     @property
@@ -311,5 +311,5 @@ class ReleasedCounts(ThreeLines):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Return the guarantee of the release, as its spec states it."""
+        """Return the privacy guarantee of the release, as stated in its spec."""
         return self.problem.guarantee

@@ -138,7 +138,7 @@ class Tabled(ThreeLines):
     def to_xarray(
         self, table: str | None = None, by: str | Sequence[str] = (), level: float | str | None = None
     ) -> Any:
-        """Return a table (by default the finest) as an `xarray.Dataset`, a dimension each for places and attributes.
+        """Return a table (by default the finest) as an `xarray.Dataset`, with dimensions for places and each attribute.
 
         Needs the extra `posterior`.
         """

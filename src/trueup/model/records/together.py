@@ -84,7 +84,7 @@ def read_with_rules(
 
 
 def _distinct_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the first problem of each spec."""
+    """Return one problem for each distinct spec, the first that has it."""
     found: list[Problem] = []
     for problem in problems:
         if problem.spec not in (held.spec for held in found):

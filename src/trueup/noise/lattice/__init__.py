@@ -213,7 +213,7 @@ class LatticeGaussian(OnLattice, DiscreteGaussian):
 
 @dataclass(frozen=True)
 class LatticeL2Laplace(OnLattice, BaseLaw):
-    """Noise with mass proportional to `exp(-epsilon ||v||_2)` on the lattice (epsilon, with the delta of its sampler).
+    """Noise with mass proportional to `exp(-epsilon ||v||_2)` on the lattice (epsilon, and the delta of the sampler).
 
     The law itself is of pure epsilon. It is drawn in doubles, and the delta that follows from their rounding is part of its cost
     (see `lattice.draw.rounding_of`).

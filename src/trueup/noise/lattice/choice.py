@@ -53,7 +53,7 @@ def half_norm(n: int, epsilon: Fraction) -> tuple[float, float]:
 
 
 def too_long(entries: float) -> str:
-    """Return the reason why a table would exceed `LARGEST_TABLE`, or an empty text."""
+    """Return words for a table with more than `LARGEST_TABLE` entries, or an empty text."""
     return f"a table of {entries:.3g} entries, at most {LARGEST_TABLE:,}" if entries > LARGEST_TABLE else ""
 
 
@@ -107,7 +107,7 @@ _HOW = {
 
 @dataclass(frozen=True)
 class Choice:
-    """The sampler chosen for one piece of the lattice.
+    """The sampler chosen for one piece of a lattice, with the expected time and a bound on rounding.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Choice:
         Upper limit of the total variation between what is drawn in doubles and the law; 0 where it is not derived, or nothing
         rounds.
     beyond
-        What of its set-up is beyond a limit of the sampler, and the limit; empty if nothing is.
+        The part of the sampler's set-up that exceeds a limit, with the limit; empty if there is none.
     """
 
     sampler: str

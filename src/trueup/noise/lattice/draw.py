@@ -177,7 +177,7 @@ def choose_sampler(
     law
         `LatticeLaplace`, `LatticeGaussian` or `LatticeL2Laplace`.
     lattice
-        Where the noise lives.
+        The lattice on which the noise lies.
     weights
         Precision of each cell relative to the law's: cell i has `epsilon * weights[i]`, or
         `sigma2 / weights[i]`. All 1 if None.
@@ -275,7 +275,7 @@ class BasisPlan(NamedTuple):
     rates
         `(d,)` rates, in parts of one.
     parts
-        Of how many parts one is.
+        Denominator of the rates: one is this number of parts.
     laws
         Row of each coordinate in the table of laws, `(d,)`.
     """

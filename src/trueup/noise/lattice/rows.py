@@ -46,7 +46,7 @@ class GridSampler:
     epsilon
         Inverse scale of a cell.
     bits
-        As in `Decisions`.
+        Bits of a word that are compared at first; see `Decisions`.
     """
 
     def __init__(self, shape: Sequence[int], epsilon: Fraction, bits: int = 64) -> None:
@@ -65,7 +65,7 @@ class GridSampler:
 
 
 def row_stages(shape: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return rows, columns, and number of summands of a cell for each stage.
+    """Return, for each stage, the numbers of rows, columns, and summands of a cell.
 
     Examples
     --------
@@ -82,11 +82,11 @@ class Stage:
     Parameters
     ----------
     rows, columns, summands
-        As `row_stages` gives them.
+        The numbers that `row_stages` gives for the stage.
     epsilon
         Inverse scale of one summand.
     decisions
-        Where coins and cdfs are registered.
+        The object in which coins and cdfs are registered.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ def log_proposals(shape: Sequence[int], epsilon: float) -> float:
 
 
 def _log_centre(m: int, epsilon: float) -> float:
-    """Return the log weight of the sum zero of m cells."""
+    """Return the log of the total weight of m cells that sum to zero."""
     j = np.arange(m)
     ways = 2 * (gammaln(m) - gammaln(j + 1) - gammaln(m - j)) - 2 * epsilon * j
     whole: Any = logsumexp(ways)

@@ -116,7 +116,7 @@ class HalfNorm:
         return Interval((lo << bits) // total[1], min(-((-hi << bits) // total[0]), 1 << bits), bits)
 
     def _tabulate(self, bits: int):
-        """Return `(start, lower and upper cumulative weights below start, start + 1, ..., enclosed total)`."""
+        """Return the first k, bounds on the cumulative weights below each k, and the enclosed total weight."""
         work = bits + 64
         x = exp_neg(2 * self.epsilon, work)
         up, beyond = self._walk(Interval.exact(1, work), lambda k: (self.n + k, k + 1), x, 1)

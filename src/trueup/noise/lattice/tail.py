@@ -56,7 +56,7 @@ def hardest_change(lattice: Lattice) -> Sensitivity | None:
 
 
 def _smallest_of_piece(piece: Piece) -> tuple[int, int] | None:
-    """Return both norms of the smallest change of the piece's hardest cell; None if not found."""
+    """Return both norms of the smallest change of the piece's cell that is hardest to change; None if not found."""
     if piece.kind != "general":
         size = {"free": 1, "sum": 2, "table": 4, "grid": 4}[piece.kind]
         return size, size

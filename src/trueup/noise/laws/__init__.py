@@ -49,7 +49,7 @@ class BaseLaw:
 
     @property
     def form(self) -> Form | None:
-        """Return slope, curvature and reach of the log mass; None if it has another form."""
+        """Return the slope, curvature and reach of the log mass; None if it has another form."""
         return None
 
     @property
@@ -71,7 +71,7 @@ class BaseLaw:
         Raises
         ------
         SpecError
-            Where it is not known.
+            If the distribution is not known.
         """
         raise SpecError(
             f"the characteristic function of the noise '{self.name}' is not known",
@@ -197,7 +197,7 @@ class BaseLaw:
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """Return the law whose parameters `parameters()` returned."""
+        """Return the law with the parameters that `parameters()` wrote as strings."""
         # What noise was drawn with is never filled in; of others' laws a default may be left out.
         least = {f.name for f in fields(cls) if cls.additive or f.default is MISSING}  # pyright: ignore[reportArgumentType]
         if not least <= set(parameters) <= set(_parameter_names(cls)):

@@ -25,7 +25,7 @@ MAX_PARAMETER = 10_000
 
 
 def whole_number(value: object, what: str, least: int, most: int = MAX_PARAMETER) -> int:
-    """Read a whole number from a number or text.
+    """Read a whole number that is given as a number or as text.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Noise that is rounded, or published as zero where the number is negative.
+"""Noise that is rounded, or replaced by zero where the published number would be negative.
 
 Let z = x + noise be the noisy count. It is published as a multiple y of the base with probability r(y | z), and y < 0 as 0:
 `p(y | x) = sum_z r(y | z) q(z - x)` for y > 0, and all that is left for y = 0.
@@ -30,11 +30,11 @@ class AfterNoise(LawOfShown):
     law
         The noise.
     base
-        Of the multiples; 1 for whole numbers, None where nothing is rounded.
+        The number whose multiples are published; 1 for whole numbers, None if nothing is rounded.
     ties
         To which multiple the middle goes, as of `rounded`; `random` for rounding at random.
     nonnegative
-        Whether 0 is published in the place of negative numbers.
+        True if 0 is published in the place of negative numbers.
     shown_from
         The smallest noisy number that is published at all, before it is rounded; None where all are.
 

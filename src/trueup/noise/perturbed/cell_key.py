@@ -158,12 +158,12 @@ class CellKey(ByChange):
     smallest
         Smallest count above zero that may be published: 3 where 1 and 2 may not.
     monotone
-        Whether probabilities may not fall towards no change from below, and the variance may be less than V for it: the
+        True if probabilities may not fall towards no change from below, and the variance may be less than V for it: the
         tables that the R package ptable makes unless told otherwise.
     transitions
         In the place of these four, for the counts 0, 1, ... a row `{change: probability}`; a JSON text of such a list.
     repeat
-        How many of the last rows repeat for ever.
+        Number of last rows that are used in turn for all larger counts.
 
     References
     ----------

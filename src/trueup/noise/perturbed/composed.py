@@ -147,7 +147,7 @@ class ShownCounts(LawOfShown):
 
     @property
     def variance(self) -> float:
-        """Return the mean squared error of a published value about its mean, over large true counts (counts squared)."""
+        """Return the variance of a published value's error, over large true counts (counts squared)."""
         return self.law.variance
 
     @property

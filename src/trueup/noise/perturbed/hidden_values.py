@@ -1,4 +1,4 @@
-"""Codes that replace some published values; `composed` explains the mathematics."""
+"""Codes that replace some published values; see `composed` for the mathematics."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class RandomRounding(ByChange):
     base
         From 2.
     below
-        Where small counts alone are rounded: those below it, a multiple of the base; others stay as they are.
+        The multiple of the base below which counts are rounded; others stay as they are. None if all counts are rounded.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class Rounded(ByChange):
     base
         From 2.
     ties
-        Where an even base leaves a count in the middle: `up`, `down`, to the `even` multiple, or `either` with the
+        Direction in which an even base rounds a count in the middle: `up`, `down`, to the `even` multiple, or `either` with the
         same probability (also where the rule is not known).
 
     Examples

@@ -31,7 +31,7 @@ class GaussianTable(Inversion):
     sigma2
         Any positive rational up to about 2^20 (the table has about `19 sqrt(sigma2)` thresholds).
     lookup_bits, word_bits
-        As in `Inversion`; by default 16 or 20, and 64.
+        The bits of a first word and of a full word, see `Inversion`; by default 16 or 20, and 64.
     """
 
     def __init__(self, sigma2: Fraction, *, lookup_bits: int | None = None, word_bits: int = 64) -> None:
