@@ -200,7 +200,7 @@ class Expected:
         return self.areas.laid_out(self.cells, self.model.shapes)
 
     def _area_errors(self, swept: Swept, target: Target) -> tuple[Reals, list[Parts]]:
-        """Return error variances (areas, forms) of a target by areas, and the quadratic forms."""
+        """Return error variances (areas, forms) of a target by areas, and the quadratic form of each kind of cell."""
         forms = [self.mean_form(target.margin)] if target.mean else self.forms(target.margin)
         return area_variances(self.model, swept, self._laid_out, forms), forms
 

@@ -244,7 +244,7 @@ def _refuse_begun(path: Path) -> None:
 
 
 def _empty(path: Path) -> None:
-    """Remove the files of an abandoned run in which drawing had not begun."""
+    """Remove the files of an abandoned run that had not written its plan."""
     for name in ("confidential", "places"):  # its places may be those of another cut
         shutil.rmtree(path / name, ignore_errors=True)
     path.chmod(0o700)

@@ -67,7 +67,7 @@ class Choices:
 
 
 class Outdated(BusyError):
-    """An error for a form from a page that is older than the latest change to the project."""
+    """An error for a form that was sent from a page older than the latest change to the project."""
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def amount(text: Any) -> Fraction:
     (Fraction(1, 2), Fraction(0, 1))
     >>> amount("1e999999999")
     Traceback (most recent call last):
-    ValueError: an amount is not a number of the allowed form
+    ValueError: an amount is not a number such as 1, 0.5 or 1/3
     """
     if isinstance(text, int) and not isinstance(text, bool) and 0 <= text < 10**_DIGITS:
         return Fraction(text)

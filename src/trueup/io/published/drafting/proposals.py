@@ -31,7 +31,7 @@ _ZEROS = re.compile(r"\w")
 
 
 def indent_of(text: str) -> str:
-    """Return the blanks or other indent marks before a name.
+    """Return the blanks or marks that indent a name.
 
     Examples
     --------
