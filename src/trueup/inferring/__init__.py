@@ -204,7 +204,7 @@ def _executor_of(workers: int) -> LocalPool:
 def _with_named_values(
     error: InfeasibleError, measured: Measurements, constraints: Constraints
 ) -> InfeasibleError:
-    """Add the names of published values that contradict each other, except where the method has already said enough."""
+    """Return the error with the names of contradictory published values, unless the method's own message suffices."""
     if getattr(measured.guarantee, "kind", "") == "none" or not all(
         header.law.additive for header in measured.headers
     ):
@@ -217,7 +217,7 @@ def _with_named_values(
 def choose_inference(
     entry: Mapping[str, Any], constraints: Constraints, measured: Measurements | Problem
 ) -> InferenceMethod:
-    """Return the method that a spec names, or the first that fits."""
+    """Return the method that a spec names, or else the first method that fits the constraints and measurements."""
     name, parameters = entry_of(entry)
     if name is not None:
         return inference_method(name, parameters, measured)
@@ -249,7 +249,7 @@ def choose_inference(
 
 
 def tiered(source: Given, spec: Spec | None, tier: str) -> InferenceMethod:
-    """Return the method that a spec names, or the first that fits, with the given tier."""
+    """Return the method that a spec names, or else the first that fits, with the given tier set."""
     measured, constraints, entry = read_given(source, spec)
     asked = {name: value for name, value in entry.items() if name not in ("quantity", "tier", "minutes")}
     chosen = choose_inference(asked, constraints, measured)

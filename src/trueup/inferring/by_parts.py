@@ -79,7 +79,7 @@ class Prediction(NamedTuple):
 
     @classmethod
     def of(cls, state: TreeState, values: NDArray, draws: int, workers: int) -> Prediction:
-        """Return the prediction, from the windows of tables."""
+        """Return the predicted cost of a tree's posterior by parts, from the windows of its tables."""
         nodes, cells = len(state.child_ptr) - 1, len(state.problem.nested.nodes[-1])
         windows = state.windows(values, np.full(nodes, DEPTHS[FINE]))
         seconds = START_SECONDS + PRODUCT_SECONDS * pass_cost(state.child_ptr, *windows)
@@ -108,17 +108,17 @@ def infer_by_parts(
     Parameters
     ----------
     source, spec, draws, level, progress
-        As `infer` has them.
+        The same as in `infer`.
     out
-        A new folder; beside it `OUT.run` holds what is done until all is.
+        A new folder; until the run ends, the folder `OUT.run` beside it holds finished parts.
     executor
-        Carries out what is done to parts; what is predicted to need more memory than it says is refused.
+        Executor that works on the parts; a run that is predicted to need more memory than it has is refused.
     areas
         Areas off the hierarchy, and the attributes that are kept of them.
     keep_draws
-        Whether the draws are written, or their summaries alone.
+        True to write the draws, False to write their summaries alone.
     take_over
-        Whether somebody says that the process of another machine, which gives no sign of life, is dead.
+        True if somebody confirms that the silent process on another machine has ended.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def infer_by_parts(
     Raises
     ------
     SpecError
-        If the method is none of trees, histograms and families, or what it is of cannot be cut.
+        If the method is not one of trees, histograms or families, or if the problem cannot be cut.
     ConvergenceError
         If no windows of counts hold the posterior.
     """
@@ -171,9 +171,9 @@ class LargeTree:
     Attributes
     ----------
     values
-        What was measured, as its method takes it.
+        Measured values, as the tree's method takes them.
     tree, state
-        Its method, and what that prepared.
+        The tree's method, and the problem that it prepared.
     """
 
     values: NDArray
@@ -181,7 +181,7 @@ class LargeTree:
     state: TreeState
 
     def expected(self, draws: int, workers: int) -> Prediction:
-        """Return the predicted cost, from the windows of tables."""
+        """Return the predicted cost, from the windows of the tree's tables."""
         return Prediction.of(self.state, self.values, draws, workers)
 
     def solved(
@@ -202,7 +202,7 @@ class LargeHistogram:
     cut: CutHistogram
 
     def expected(self, draws: int, workers: int) -> Prediction:
-        """Return the predicted cost, from the numbers of cells."""
+        """Return the predicted cost, from the numbers of cells and tables."""
         n, nodes = self.cut.cells.n, self.cut.cells.tree.level_ptr[-1]
         counts = sum(self.cut.cells.size(margin) for margin in self.cut.margins)
         seconds = SWEEP_SECONDS * (WARM_UP + THIN * draws) * n + TABLE_SECONDS * draws * counts
@@ -213,7 +213,7 @@ class LargeHistogram:
         return Prediction(seconds, memory + PLACE_BYTES * nodes + values + above, ROW_BYTES * draws * n)
 
     def solved(self, wanted: WantedTables, *_: object) -> WrittenHistogram:
-        """Return the drawer of the parts; nothing is solved before."""
+        """Return the object that draws the parts and writes their tables; no solution is needed before."""
         return WrittenHistogram(**vars(wanted), cut=self.cut)
 
 
@@ -224,7 +224,7 @@ class LargeFamily:
     cut: CutFamily
 
     def expected(self, draws: int, workers: int) -> Prediction:
-        """Return the predicted cost of the parts, from their cells; chains above them end when they are long enough."""
+        """Return the predicted cost of the parts, from their numbers of cells; the chains above the parts are not included."""
         n, largest = self.cut.cells.n, int(self.cut.part_cells(self.cut.level).max())
         seconds = START_SECONDS + FAMILY_SECONDS * n * draws
         memory = PROCESS_BYTES * (1 + (workers if workers > 1 else 0)) + 3 * 8 * draws * n
@@ -232,14 +232,14 @@ class LargeFamily:
         return Prediction(seconds, memory + workers * largest * part, 2 * ROW_BYTES * draws * n)
 
     def solved(self, wanted: WantedTables, *_: object) -> WrittenFamily:
-        """Return the drawer of the parts; nothing is solved before."""
+        """Return the object that draws the parts and writes their tables; no solution is needed before."""
         return WrittenFamily(**vars(wanted), cut=self.cut)
 
 
 def _part_problem(
     chosen: InferenceMethod, constraints: Constraints, used: Measurements
 ) -> LargeTree | LargeHistogram | LargeFamily:
-    """Return the problem to cut into parts; refuse methods that do not infer by parts."""
+    """Return the large problem that is to be cut into parts; refuse methods that do not infer by parts."""
     if isinstance(chosen, FamilyMoves):
         _refuse_family(chosen, constraints, used)
         return LargeFamily(CutFamily(constraints, tuple(used.headers), tuple(used.values)))

@@ -3,9 +3,9 @@
 *How long is enough.* An interval between two quantiles of S independent draws holds a mass of mean 1 - alpha and standard
 deviation sqrt(alpha (1 - alpha) / S): 3 points of a 90 % interval at S = 100. By the curvature of the law at its ends it holds
 z alpha / 2 (1 - alpha / 2) / (S f(z)) less on average, z its end and f the density there: .76 / S under a normal law, less
-than a point at S = 100, so that of a table's intervals as many hold as are said to. That size is `MIN_EFFECTIVE_SIZE`. A
-table passes where at least `MIN_SUFFICIENT_SHARE` of its counts have it, and an R-hat that is reached by chance; of a small
-table all must. Those that fall short are counted, and the worst are named.
+than a point at S = 100. So intervals hold about as often as stated. That size is `MIN_EFFECTIVE_SIZE`. A table passes if at
+least `MIN_SUFFICIENT_SHARE` of its counts have it, with an R-hat within the limit of chance; in a small table all counts must.
+Counts that fall short are counted, and the worst are named.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MIN_EFFECTIVE_SIZE, MIN_SUFFICIENT_SHARE = 100.0, 0.95
 
 
 def told_cost(seconds: float, memory: float) -> str:
-    """Return text with the predicted time and memory (bytes) of chains."""
+    """Return the predicted time and memory (bytes) of chains as text."""
     return f"{told_time(seconds)} and {memory / 1e9:.1f} GB"
 
 
@@ -45,7 +45,7 @@ def refuse_forecast(
     text, seconds
         The prediction in words; wall time.
     remedy, other
-        What takes less of both; what else would take less time, if anything.
+        Advice that saves time and memory; further advice that saves time, if there is any.
     """
     if seconds > (left := deadline.left()):
         raise SpecError(
@@ -57,7 +57,7 @@ def refuse_forecast(
 
 
 def ask_for_less(tree: Tree) -> str:
-    """Return the advice to infer one place of a tree, or fewer draws."""
+    """Return advice, as text, to infer one place of a tree or to ask for fewer draws."""
     place = f"{tree.levels[-2]}={tree.label(tree.levels[-2], 0)}" if len(tree.levels) > 1 else ""
     within = f"infer one place with all below it (`--within '{place}'`, any level), or " if place else ""
     return f"{within}ask for fewer draws"
@@ -69,9 +69,9 @@ class Longer(NamedTuple):
     Attributes
     ----------
     seconds
-        Of a processor that this is predicted to take, of all chains.
+        Processor seconds that this is predicted to take, for all chains together.
     text
-        How much longer, in words.
+        The amount by which the run grows, in words.
     run
         Does it: `(chains, kept, n)` draws.
     """
@@ -82,7 +82,7 @@ class Longer(NamedTuple):
 
 
 class Engine(Protocol):
-    """The interface of a chain engine: it moves chains, and diagnoses a run."""
+    """The interface of a chain engine, which moves Markov chains and diagnoses a run."""
 
     @property
     def limit(self) -> ChainLimit:
@@ -115,7 +115,7 @@ class OfWalk:
 
     @property
     def sweeps(self) -> int:
-        """Return how many sweeps each chain has made."""
+        """Return the number of sweeps that each chain has made."""
         return self.walk.sweeps
 
 
@@ -137,7 +137,7 @@ class Judged:
     found
         Its diagnostics.
     late
-        Whether time ended it.
+        True if time ended the run.
     """
 
     first: NDArray
@@ -147,7 +147,7 @@ class Judged:
 
     @property
     def enough(self) -> bool:
-        """Return True if the draws are good enough to be called a posterior."""
+        """Return True if the run passed its diagnostics, so that its draws may be called a posterior."""
         return self.found["passed"]
 
     def told(self, chains: int, sweeps: int, remedy: str, weak: bool) -> Told:
@@ -165,7 +165,7 @@ class Judged:
 
     @property
     def rough(self) -> bool:
-        """Return True if time ended the run and its chains agree well enough for a rough answer."""
+        """Return True if time ended the run and the chains agree well enough for a rough answer."""
         return self.late and self.found["largest_r_hat"] <= MOST_APART
 
 
@@ -213,7 +213,7 @@ def out_of_time(method: str, sweeps: int, deadline: Deadline, remedy: str) -> Co
 
 
 def chains_too_short(sweeps: int, found: Mapping[str, Any], remedy: str) -> str:
-    """Return the reason why a run is refused."""
+    """Return the reason, as text, why a run that is too short is refused."""
     return (
         f"after {sweeps:,} sweeps R-hat is {found['largest_r_hat']:.3f} (at most {found['r_hat_allowed']:.3f} is asked for) "
         f"and the smallest effective size {found['smallest_ess']:.0f} (at least {MIN_EFFECTIVE_SIZE:.0f})"
@@ -222,7 +222,7 @@ def chains_too_short(sweeps: int, found: Mapping[str, Any], remedy: str) -> str:
 
 
 def not_converged(chains: int, sweeps: int, found: Mapping[str, Any]) -> str:
-    """Return the sentence on chains that are kept although they have not converged."""
+    """Return a sentence about chains that are kept although they have not converged."""
     return (
         f"Tier 'approximate': {chains} Markov chains of {sweeps:,} sweeps that have not converged (largest R-hat "
         f"{found['largest_r_hat']:.2f}, smallest effective size {found['smallest_ess']:.0f}{_short(found)}): "
@@ -244,7 +244,7 @@ class Verdict:
     allowed
         The largest R-hat that counts reach by chance.
     lacking
-        How many times too short the run is: `MIN_EFFECTIVE_SIZE` over the size that all but the slowest counts have.
+        Factor by which the run is too short: `MIN_EFFECTIVE_SIZE` over the size that all but the slowest counts have.
 
     Examples
     --------

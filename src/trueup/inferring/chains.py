@@ -1,8 +1,8 @@
 """Common code of Markov chains that run in parallel threads: time limits, checkpoints, diagnostics and thinning.
 
 A killed run resumes from its checkpoints, and gives the draws of an uninterrupted one. Each chain writes a file at every
-checkpoint: what it drew since the last one, where it is, and its generator. The folder also says which run it belongs to: the
-digest of all that draws depend on.
+checkpoint: the draws since the last one, its state, and its random generator. The folder also records the run: the digest of
+everything that draws depend on.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SECONDS_BETWEEN_INTERRUPT_CHECKS = 0.2
 
 
 def refuses_settings(prior: Hierarchical, of: str, chains: int = 2) -> str | None:
-    """Return the reason why settings do not suit chains that draw their concentrations, or None; `of` is the second setting."""
+    """Return why a prior's settings or a number of chains do not suit chains that draw concentrations; None if they do."""
     if prior.total.name != "flat":
         return "its total is flat, and the prior says another one"
     if len(prior.concentrations) not in (0, 2):
@@ -77,11 +77,11 @@ class ChainLimit:
 
     @property
     def passed(self) -> bool:
-        """Return True if either limit is reached."""
+        """Return True if the deadline or the limit of processor time is reached."""
         return self.deadline.passed or time.process_time() - self.began >= self.processor
 
     def allows(self, processor: float, chains: int) -> bool:
-        """Return True if parallel chains with so many processor seconds in all finish in the time left."""
+        """Return True if parallel chains finish in the time left, given the processor seconds of all chains together."""
         wall = processor / min(chains, cores())
         return wall <= self.deadline.left() and processor <= self.processor - (
             time.process_time() - self.began
@@ -141,7 +141,7 @@ def diagnosed_in_pieces(values: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def thinned(run: NDArray, draws: int) -> NDArray:
-    """Return `draws` evenly spaced draws from all chains `(chains, kept, n)`, or all of them if there are fewer."""
+    """Return `draws` evenly spaced draws out of `(chains, kept, n)`, or all draws if there are fewer."""
     chains, kept = run.shape[:2]
     each = min(-(-draws // chains), kept)
     if each == kept:  # a copy may be as large as all else
@@ -179,7 +179,7 @@ class Checkpoint:
     Attributes
     ----------
     folder
-        Where they stand; its owner alone may read it. Whoever asked for the draws removes it.
+        Folder of the checkpoints, which only its owner can read; the caller that wanted the draws removes it.
     every
         Seconds between two checkpoints of a chain.
 
@@ -224,7 +224,7 @@ class Checkpoint:
         return time.monotonic() >= self.last.get(chain, -np.inf) + self.every
 
     def save(self, run: str, chain: int, done: int, rng: np.random.Generator, **arrays: NDArray) -> None:
-        """Write a chain's next checkpoint, whole or not at all, after so many draws of a run."""
+        """Write a chain's next checkpoint completely or not at all; `done` is the number of draws it contains."""
         path = self.folder / f"{run} {chain} {done:09d}.npz"
         with replacing(path, private=True) as part, part.open("wb") as file:
             np.savez(file, rng=np.array(json.dumps(rng.bit_generator.state)), **arrays)  # pyright: ignore
@@ -291,7 +291,7 @@ def _refuse_others(folder: Path) -> None:
 
 
 def _record(folder: Path) -> dict[str, str]:
-    """Return a folder's record: the digest of its run, and the last run that all chains have begun; empty if unreadable."""
+    """Return the record of a checkpoint folder: digest of the run, and last run begun by all chains; empty if unreadable."""
     try:
         held = json.loads((folder / RUN_FILE).read_text())
     except (OSError, ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """Exact inference on trees whose published values limit every count, part by part in bounded memory.
 
-Each part of a cut tree (`trueup.kernel.messages.partition`) sends one message a root to the top, which is summed in turn; then
-each part is summed once more, given what the top knows of its roots. Nothing of a part but its result is kept between.
+Each part of a cut tree (`trueup.kernel.messages.partition`) sends one message for each root to the top, which is solved then.
+After that each part is solved once more, given the top's message to its roots. Only the result of a part is kept between.
 
 One file: the way up, the top and the way down of one computation.
 """
@@ -59,7 +59,7 @@ MAX_SAMPLED_CELLS = 1 << 20
 
 
 class Summed(NamedTuple):
-    """Marginals of every margin, draws `(draws, n)` of the finest cells, and whether all requested draws were made."""
+    """Marginals of every margin, draws `(draws, n)` of the finest cells, and True if all requested draws were made."""
 
     marginals: dict[Margin, Marginals]
     counts: Integers
@@ -82,7 +82,7 @@ class _Part(NamedTuple):
 
 
 class _Level:
-    """Marginals of one level's nodes, filled run by run, so that memory grows only as they are written."""
+    """Marginals of one level's nodes; the array is filled run by run, so that memory grows only as entries are written."""
 
     def __init__(self, nodes: int, masses: int) -> None:
         self.low, self.size = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
@@ -101,7 +101,7 @@ class _Level:
 
 
 class _Runs(NamedTuple):
-    """Consecutive nodes `first:last` of some levels."""
+    """Runs of consecutive nodes: nodes `first:last` on each of some levels."""
 
     first: Integers
     last: Integers
@@ -118,9 +118,9 @@ class ClosedTree:
     lower, upper
         Hard bounds `(nodes,)`.
     prior
-        What is known of the finest cells beforehand.
+        Prior of the finest cells.
     tables
-        What laws say of the values met so far.
+        Likelihood tables of the values met so far.
     """
 
     problem: TreeProblem
@@ -141,7 +141,7 @@ class ClosedTree:
         return cls(problem, problem.parts(values), *problem.whole_bounds(values), prior)
 
     def summed(self, draws: int, rng: np.random.Generator, progress: Progress) -> Summed | None:
-        """Solve the whole tree; return None if a window is infinite, it needs too much work, or no counts are possible."""
+        """Return marginals and draws of the whole tree; None if windows are infinite, work is too much, or no counts exist."""
         roots = self._roots()
         if roots is None or (top := self._top(*roots)) is None:
             return None
@@ -175,7 +175,7 @@ class ClosedTree:
 
     @cached_property
     def cut(self) -> Partition | None:
-        """Return the cut of a large tree, or None if the prior varies among cells in a way that prevents cutting."""
+        """Return the cut of a large tree; None if the tree is small, or the prior varies among cells and prevents a cut."""
         nested = self.problem.nested
         alike = isinstance(self.prior, Flat | Bounded | Masses | FittedMasses)
         large = nested.level_ptr[-1] > MAX_PART_NODES and alike
@@ -207,7 +207,7 @@ class ClosedTree:
         return at if self._cell_of is None else self._cell_of[at]
 
     def _runs(self, at: int) -> _Runs:
-        """Return the runs of nodes of part `at`."""
+        """Return the runs of nodes of part number `at`, one run for each level."""
         ends = self._edges[at : at + 2]
         found = []
         while ends[0] < ends[1]:
@@ -216,7 +216,7 @@ class ClosedTree:
         return _Runs(*np.array(found).T)
 
     def _part(self, at: int, window: tuple[Integers, Integers] | None = None) -> _Part | None:
-        """Solve part `at`, with the given windows of its roots if they are known."""
+        """Return the messages of part number `at`, within the windows of its roots if these are given; None if unsolvable."""
         nodes, child_ptr = subtrees(self.problem.child_ptr, *self._edges[at : at + 2])
         runs = self._runs(at)
         factors = self._factors(runs, nodes)
@@ -225,7 +225,7 @@ class ClosedTree:
         return _solved(child_ptr, factors)
 
     def _factors(self, runs: _Runs, nodes: Integers, *, leaves: bool = True) -> Factors:
-        """Return the factor tables of the nodes of runs."""
+        """Return the factor tables of all nodes in some runs."""
         table = FactorTable(self.lower[nodes], self.upper[nodes], self.tables)
         shift = runs.first - np.concatenate([[0], np.cumsum(runs.last - runs.first)[:-1]])
         for header, (every, order), values in zip(self.problem.headers, self._sorted, self.values):
@@ -265,7 +265,7 @@ class ClosedTree:
         return low, size, masses
 
     def _top(self, low: Integers, size: Integers, masses: Reals) -> _Part | None:
-        """Solve the nodes above the parts, whose leaves are the parts' roots."""
+        """Return the messages of the nodes above the parts; the leaves of this tree are the roots of the parts."""
         if self.cut is None:
             return _Part(np.array([1, 1]), ClosedMessages(low, np.array([0, size[0]]), masses, -1))
         level_ptr, first = self.problem.nested.level_ptr, self.cut.edges[0]
@@ -274,7 +274,7 @@ class ClosedTree:
         return _solved(top_of(self.problem.child_ptr, self.cut), with_messages(above, low, size, masses))
 
     def _in_one(self, known: Reals, draws: int, rng: np.random.Generator, progress: Progress) -> Summed:
-        """Return marginals and draws of a tree that is one part."""
+        """Return marginals and draws of a tree that consists of one part."""
         part, nested = self._whole, self.problem.nested
         assert part is not None
         leaves = nested.nodes[-1]
@@ -334,7 +334,7 @@ class ClosedTree:
         cells: Integers | slice,
         rng: np.random.Generator,
     ) -> None:
-        """Write draws of a part's finest cells."""
+        """Draw the finest cells of a part, and write them to `counts`."""
         step = self._at_once(len(part.child_ptr))
         leaves = counts[:1, cells].shape[1]
         for first in range(0, len(roots), step):

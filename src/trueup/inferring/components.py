@@ -40,9 +40,9 @@ class IndependentPart:
     Attributes
     ----------
     cells
-        Which of the problem's cells, `(k,)`.
+        Positions `(k,)` of the cells in the problem.
     free
-        Which of these may vary, `(k,)`.
+        `(k,)` mask of the cells that may vary.
     box
         Their bounds `(2, k)`.
     rows
@@ -115,7 +115,7 @@ def _component(problem: RowProblem, own: NDArray, factors: tuple, limits: tuple)
 
 
 def fixed_alone(problem: RowProblem) -> bool:
-    """Return True if the rows without free cells allow the fixed counts."""
+    """Return True if the fixed counts satisfy all rows that have no free cells."""
     free = problem.box[0] < problem.box[1]
     rows, n = problem.rows, problem.n
     touched = np.zeros(len(rows.factors), bool)
@@ -138,7 +138,7 @@ MOST_AXES = 4
 
 
 def table_moves(cells: Cells, active: NDArray[np.int64], levels: set[int]) -> Moves:
-    """Lay out all patterns of moves.
+    """Return all patterns of moves on the free cells, laid out for the kernel.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def with_vectors(moves: Moves, vectors: Sequence[Vector]) -> Moves:
 
 
 def _patterns(sizes: list[int], many: Any) -> Iterator[tuple[int, tuple[int, int], NDArray[np.bool_]]]:
-    """Yield kind, levels of the place's change, and changed axes of every pattern."""
+    """Yield, for every pattern of moves, the kind, the levels within which places change, and the axes that change."""
     yield SINGLE, (SAME, SAME), np.zeros((2, len(sizes)), bool)
     longer = [axis for axis, size in enumerate(sizes) if size > 1]
     axes: list[int] = [*longer, *([-1] if len(many) else [])]

@@ -116,7 +116,7 @@ def inconsistencies(measured: Measurements, posterior: Posterior) -> list[Incons
 
 
 class _Numbers(NamedTuple):
-    """Published numbers `(groups,)` of a margin, NaN where none is published, and the law of each."""
+    """Published numbers `(groups,)` of a margin (NaN where none is published), and the laws with the groups of each."""
 
     values: NDArray[np.float64]
     laws: list[tuple[Any, NDArray[np.int64]]]
@@ -167,14 +167,14 @@ def _sum_inconsistencies(
 
 
 class _Change(NamedTuple):
-    """Mean change of a margin's published values, and the mean square `(groups,)` of each."""
+    """Mean change of a margin's published values, and the mean squared change `(groups,)` of each value."""
 
     mean: float
     squares: NDArray[np.float64]
 
 
 def _change_moments(cells: Cells, margin: Margin, numbers: _Numbers, draws: NDArray) -> _Change:
-    """Return the moments of the changes of published numbers over draws of the true counts."""
+    """Return moments of the changes that publication makes to a margin's numbers, over draws of the true counts."""
     true = cells.sum(draws, margin)
     mean, squares = np.zeros(cells.size(margin)), np.zeros(cells.size(margin))
     for law, groups in numbers.laws:
@@ -192,7 +192,7 @@ def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | No
     Parameters
     ----------
     measured
-        What was measured.
+        The measured values with their laws.
     drawn
         The posterior made from it.
     """
@@ -251,7 +251,7 @@ def mean_noise(law: Law, ranges: Sequence[tuple[float, float]], counts: NDArray)
 
 
 def _mean(measured: Measurements, header: Measured, drawn: Drawn) -> Reals:
-    """Return the posterior mean of the counts that a query measured."""
+    """Return the posterior mean of each count that a query measured."""
     margin = canonical(measured.cells, header.margin)
     exact: Any = drawn.marginals.get(margin)
     counts = exact.mean if exact is not None else measured.cells.sum(drawn.draws.mean(axis=(0, 1)), margin)
@@ -259,12 +259,12 @@ def _mean(measured: Measurements, header: Measured, drawn: Drawn) -> Reals:
 
 
 def log_bounds(law: Law, residuals: Reals) -> dict[str, float]:
-    """Bound the log probability of residuals as large as these, by each statistic.
+    """Return, for each statistic, an upper bound on the log probability of residuals as large as these.
 
     Parameters
     ----------
     law
-        Of the noise on each count.
+        Law of the noise on each count.
     residuals
         `(g,)` noisy values less posterior means (counts).
 
@@ -316,7 +316,7 @@ def _tabulated(law: Law) -> tuple[Reals, Reals]:
 
 
 def _log_sum(log: Reals, at: Reals, tilts: Reals, falls: float, step: float) -> Reals:
-    """Return the log of the sum of masses times `exp(t x)`; the tail beyond the table is bounded by log-concavity."""
+    """Return logs of sums of masses times `exp(t x)` at tilts t; log-concavity bounds the tail beyond the table."""
     inner = log[None] + tilts[:, None] * at
     ratio = np.exp((tilts - falls) * step)
     return np.logaddexp(np.logaddexp.reduce(inner, axis=1), inner[:, -1] + np.log(ratio) - np.log1p(-ratio))

@@ -47,7 +47,7 @@ SINGLE_STEPS = 0
 
 
 class Joined(NamedTuple):
-    """The proofs of connection for the pieces of a problem.
+    """Proofs that the moves connect all tables, for the pieces of a problem.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Joined(NamedTuple):
     patterns
         Patterns of moves that the proof needs.
     known
-        Whether moves are proved to reach every table.
+        True if the moves are proved to reach every table.
     pieces
         The free cells of each piece that steps of one cell do not connect.
     """
@@ -78,14 +78,14 @@ class _Rows(NamedTuple):
 
 
 def join(problem: RowProblem, shape: tuple[int, ...], moves: Moves, table: NDArray[np.int64]) -> Joined:
-    """Look for a proof of connection in every piece.
+    """Return proofs that the moves connect all tables of each piece, and the moves that these proofs need.
 
     Parameters
     ----------
     problem
         The posterior as rows.
     shape
-        Of the grid of cells.
+        Shape of the grid of cells.
     moves
         The patterns that a chain may use.
     table
@@ -161,7 +161,7 @@ def _connected(rows: _Rows, own: NDArray, shape: tuple[int, ...], moves: Moves):
 
 
 def _through_a_corner(rows: _Rows) -> bool:
-    """Return True if some corner of the box satisfies all rows, and moves towards it never break a row."""
+    """Return True if a corner of the box satisfies all rows, and moves towards this corner never break a row."""
     one_way = (rows.matrix >= 0).all(axis=1) | (rows.matrix <= 0).all(axis=1)
     for corner in rows.box:
         if one_way.all() and np.isfinite(corner).all():
@@ -195,7 +195,7 @@ def _two_way_tables(rows: _Rows):
 
 
 def _basis(rows: _Rows):
-    """Return a reduced basis of the changes that keep every equality; empty if the piece is too large."""
+    """Return a reduced basis of the changes that keep every equality; empty if the piece is too large or has no equality."""
     equal = rows.high - rows.low <= 2 * ROW_TOLERANCE
     k = rows.matrix.shape[1]
     if k > MAX_PIECE_CELLS or not equal.any():

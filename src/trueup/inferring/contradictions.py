@@ -108,7 +108,7 @@ def _published_rows(measured: Measurements) -> Iterator[RowBlock]:
 
 
 def _certificate(rows: _Rows) -> NDArray[np.int64]:
-    """Return the rows of one proof of infeasibility: those with nonzero duals when the total violation is minimised."""
+    """Return the rows of one proof of infeasibility: those with nonzero dual values at the least total violation."""
     m, n = rows.matrix.shape
     one = scipy.sparse.eye_array(m, format="csr")
     upper, lower = np.flatnonzero(np.isfinite(rows.high)), np.flatnonzero(np.isfinite(rows.low))
@@ -169,7 +169,7 @@ def _smallest(rows: _Rows) -> tuple[NDArray[np.int64], bool]:
 
 
 def _irreducible(rows: _Rows, at: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Leave out rows as long as the remaining ones still contradict each other, many at a time at first."""
+    """Return rows that still contradict each other after leaving out as many as possible, several at a time at first."""
     size = max(len(at) // 2, 1)
     while len(at):
         start = 0

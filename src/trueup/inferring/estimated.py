@@ -43,7 +43,7 @@ MAX_REFITS = 5
 
 
 class FittedMixture(NamedTuple):
-    """Weights `(classes, k)` of components `(k, x)`, and the class `(n,)` of each finest cell."""
+    """A fitted mixture: weights `(classes, k)` of components `(k, x)`, and the class `(n,)` of each finest cell."""
 
     weights: Reals
     components: Reals
@@ -51,7 +51,7 @@ class FittedMixture(NamedTuple):
 
     @property
     def masses(self) -> FittedMasses:
-        """Return the fitted prior."""
+        """Return the fitted prior as log masses `(classes, x)` with the class of each cell."""
         with np.errstate(divide="ignore"):
             return FittedMasses(np.log(self.weights @ self.components), self.kind)
 
@@ -66,7 +66,7 @@ class FittedMixture(NamedTuple):
 
 
 def estimated_prior(problem: TreeProblem, values: NDArray) -> FittedMasses:
-    """Estimate the prior from all values `(q,)` of a tree."""
+    """Return the prior estimated from all values `(q,)` of a tree."""
     mixture = fitted_mixture(problem.nested.cells, problem.headers, problem.parts(values))
     closed = ClosedTree.of(problem, values, mixture.masses)
     for _ in range(MAX_REFITS):
@@ -80,7 +80,7 @@ def estimated_prior(problem: TreeProblem, values: NDArray) -> FittedMasses:
 def estimated_where_tables_cross(
     constraints: Constraints, headers: Sequence[Measured], values: NDArray
 ) -> FittedMasses:
-    """Estimate the prior from the finest published values and the sums that are nested with them.
+    """Return the prior estimated from the finest published values and the sums that are nested with them.
 
     Their likelihood is that of a part of what is published, and all of it is in the posterior.
     """
@@ -94,7 +94,7 @@ def estimated_where_tables_cross(
 
 
 def fitted_mixture(cells: Cells, headers: Sequence[Measured], parts: Sequence[NDArray]) -> FittedMixture:
-    """Fit a mixture to each class of finest cells, from the published values of these cells alone.
+    """Return a mixture fitted to each class of finest cells, from the published values of these cells alone.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def _components(counts: NDArray[np.int64]) -> Reals:
 
 
 def _fit(kind: int, each: int, seen: list, components: Reals) -> Reals:
-    """Return the weights `(k,)` of one class."""
+    """Return the fitted weights `(k,)` of one class of finest cells."""
     rows, times = [], []
     for law, at, part, _ in seen:
         values, often = np.unique(part[at % each == kind], return_counts=True)
@@ -196,7 +196,7 @@ def _fit(kind: int, each: int, seen: list, components: Reals) -> Reals:
 
 
 def _maximised(weights: Reals, likelihood: Reals, times: Reals) -> Reals:
-    """Maximise the likelihood `(r, k)` of observations, each occurring `times` times, over weights `(k,)`."""
+    """Return the weights `(k,)` with the largest likelihood `(r, k)` of observations, each of which occurs `times` times."""
     if not len(times):
         return weights
     likelihood = likelihood / likelihood.max(axis=1, keepdims=True)
@@ -209,7 +209,7 @@ def _maximised(weights: Reals, likelihood: Reals, times: Reals) -> Reals:
 
 
 def _evidence(law: Any, value: float, components: Reals) -> Reals:
-    """Return the probability `(k,)` of a value under each component."""
+    """Return the probability `(k,)` of a published value under each component."""
     low, high = (int(end) for end in _window(law, value))
     counts = np.arange(low, min(high, components.shape[1] - 1) + 1)
     return components[:, counts] @ np.exp(law.log_mass(value, counts)) + 1e-300

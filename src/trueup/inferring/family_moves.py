@@ -129,7 +129,7 @@ class FamilyMoves(InferenceMethod):
     def prepare(
         self, constraints: Constraints, headers: Sequence[Measured]
     ) -> tuple[FamilyProblem, FamilyWalk]:
-        """Lay the family out for starting points and for chains."""
+        """Return the family as a least-squares problem (for starting points) and as the arrays of the chains."""
         return family_problem(constraints, headers), FamilyWalk.of(closed_constraints(constraints), headers)
 
     def apply(
@@ -217,7 +217,7 @@ class _FamilyChains:
         return len(self.states)
 
     def first(self, tell: Progress) -> NDArray:
-        """Tune the lengths of moves, and make the first run."""
+        """Tune the lengths of moves, and return the draws of the first run."""
         announce(self.progress, "tuning Markov chains")
         for _ in range(TUNING_ROUNDS):
             tally = self._walk(TUNING_SWEEPS, TUNING_SWEEPS, silent)[1]
@@ -230,7 +230,7 @@ class _FamilyChains:
         return run
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Diagnose all cells, totals of levels, and measured or shared sums."""
+        """Return the diagnostics of all cells, level totals, and measured or shared sums."""
         cells = self.problem.shown
         watched = {canonical(cells, h.margin) for h in self.family.headers} | {*cells.separators}
         watched |= {m for m in map(Margin, cells.tree.levels) if cells.holders(m)}
@@ -263,7 +263,7 @@ class _FamilyChains:
         return self._walk(self.kept * self.thin, self.thin, tell)[0]
 
     def _walk(self, sweeps: int, thin: int, tell: Progress) -> tuple[NDArray, list[NDArray]]:
-        """Run all chains for so many sweeps; return draws `(chains, sweeps / thin, n)` and counts of accepted moves."""
+        """Run all chains for a number of sweeps; return draws `(chains, sweeps / thin, n)` and counts of accepted moves."""
         layout = self.family.given(self.values)
         out = np.zeros((self.chains, sweeps // thin, self.family.cells.n), np.int64)
         tallies = [np.zeros((2, *mean.shape), np.int64) for mean in self.means]

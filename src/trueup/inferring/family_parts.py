@@ -1,10 +1,10 @@
 """The posterior of a large family of tables by parts: chains on the upper levels, then draws below each place.
 
 Given the tables of a place, those below it depend on nothing outside. So the tables of the places of one level come from
-chains on a family that ends there: of what was measured further down it knows the sums over each of its places, with normal
-noise. Below these places tables are drawn given every draw of theirs, one after the other: those of the last draw are moved
-to the nearest ones with the places' new tables, and sweeps of a chain that holds these follow. Neighbouring places with few
-cells are one part; concentrations are learnt in each part from what lies there.
+chains on a family that ends there. Measurements further down enter as sums over each of its places, with normal noise.
+Below these places, tables are drawn for one draw of the places' tables after the other: the tables of the last draw are moved
+to the nearest ones that fit the new tables, and sweeps of a chain that keeps these follow. Neighbouring places with few
+cells are one part; each part estimates concentrations from its own tables.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ MAX_CELLS_PER_PART = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class FamilyAbove(MeasuredRow):
-    """A family of tables cut off at the level of the parts, with sums of the measurements below it.
+    """A family of tables down to the level of the parts, with sums of the measurements below that level.
 
     Attributes
     ----------
     curvature
-        Of the likelihood of each noisy sum that was measured further down (1 / counts squared); 0 for others.
+        Curvature of the likelihood of each noisy sum that was measured further down (1 / counts squared); 0 for others.
     draws, seed
         Number of draws, and of its generator.
     """
@@ -84,14 +84,14 @@ class FamilyPart(MeasuredRow):
     roots
         Draws `(draws, places, cells)` of the places' own sums of each table.
     seed
-        Of its generator.
+        Seed of the part's random generator.
     """
 
     roots: Sequence[NDArray]
     seed: np.random.SeedSequence
 
     def draw(self) -> NDArray[np.int32]:
-        """Return draws `(draws, n)` of its tables."""
+        """Return draws `(draws, n)` of the part's tables."""
         rng, cells = np.random.default_rng(self.seed), family_cells(self.constraints)
         roots = [Margin(cells.tree.levels[0], table.attributes) for table in cells.tables]
         held = tuple(Measured("of the place", margin, Exact()) for margin in roots)
@@ -124,7 +124,7 @@ class FamilyPart(MeasuredRow):
     def _settled(
         self, problem: FamilyProblem, values: NDArray, draw: int, rng: np.random.Generator, how: Settling
     ) -> Integers:
-        """Return tables `(n,)` nearest to some values, given the drawn tables of the places."""
+        """Return whole tables `(n,)` nearest to some values, given the drawn tables of the roots."""
         above = {i: root[draw].astype(np.int64) for i, root in enumerate(self.roots)}
         fit = problem.fit(values[None].astype(float), subtrees=True)
         settled = problem.settle_fit(fit, rng.integers(2**63, size=1, dtype=np.uint64), how, above)
@@ -197,7 +197,7 @@ class CutFamily(MeasuredRow):
         return FamilyAbove(some, headers, values, np.concatenate(noisy), draws, seed)
 
     def _summed(self, header: Measured, margin: Margin, values: NDArray) -> tuple[Measured, NDArray, NDArray]:
-        """Return a header with its values summed over the places of the parts, and the curvature of their log likelihood."""
+        """Return a header with its values summed over the parts' root places, and the curvature of the sums' log likelihood."""
         tree, level = self.cells.tree, self.cells.tree.level(header.margin.level)
         if level <= self.level:
             return header, values, np.zeros(len(values))
@@ -235,7 +235,7 @@ class CutFamily(MeasuredRow):
         return runs_of(np.cumsum(self.part_cells(self.level)) - 1, MAX_CELLS_PER_PART)
 
     def joined(self, above: FamilyCells, top: NDArray, parts: Sequence[NDArray]) -> NDArray:
-        """Return draws `(draws, n)` of all tables, put together from those above and those of the parts."""
+        """Return draws `(draws, n)` of all tables, joined from the tables above the parts and the tables of the parts."""
         cells, tree, deep = self.cells, self.cells.tree, self.below(self.level)
         found, starts = np.empty((len(top), cells.n), np.int64), [0] * len(parts)
         for i, table in enumerate(cells.tables):

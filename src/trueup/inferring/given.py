@@ -123,7 +123,7 @@ def _read_periods(
 
 
 def _in_place_of_noisy(source: ReleasedCounts) -> Measurements:
-    """Return released sums in the form of measurements, for methods that take released counts."""
+    """Return released sums as measurements, for methods that take released counts."""
     problem = source.problem
     values = tuple(header.sums(problem.cells, source.counts) for header in problem.headers)
     return Measurements(problem.cells, problem.headers, values, problem.guarantee).of(problem, None)
@@ -217,7 +217,7 @@ def prior_instead(
 
 
 def _why(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> tuple[str, str]:
-    """Return the reason why a method does not support the hierarchical prior, in short and in full."""
+    """Return the reason why a method does not support the hierarchical prior, as a short text and in full."""
     if method.released:
         return "released counts alone are known here, not the noisy ones that would tell more", ""
     if any(not header.law.additive for header in measured.headers):
@@ -236,7 +236,7 @@ def _why(method: InferenceMethod, constraints: Constraints, measured: Measuremen
 
 
 def measured_once(measured: Measurements) -> tuple[Measurements, int]:
-    """Leave out each value that repeats the value of its only part; return the others, and how many were left out.
+    """Return measurements without the values that repeat the value of their only part, and the number of values left out.
 
     Examples
     --------
@@ -267,7 +267,7 @@ def measured_once(measured: Measurements) -> tuple[Measurements, int]:
 def _repeated(
     cells: Cells, header: Measured, values: NDArray, keyed: list[tuple[Measured, NDArray]]
 ) -> NDArray[np.bool_]:
-    """Return a mask of values that a finer margin repeats in one part while all other parts are zero."""
+    """Return a mask of values that a finer margin repeats, because one part equals the value and all others are zero."""
     repeated, size = np.zeros(len(values), bool), cells.size(header.margin)
     at = slice(None) if header.groups is None else header.groups
     for parts, shown in _finer(cells, header, keyed):
@@ -290,5 +290,5 @@ def _finer(
 
 
 def _drawn_by(law: Any) -> Any:
-    """Return the law of the perturbation alone, without the rule that hides some counts first."""
+    """Return the law of the perturbation alone, without a rule that hides some counts before."""
     return getattr(law, "law", law)

@@ -60,7 +60,7 @@ class Density(NamedTuple):
     counts
         (2, n) posterior means and standard deviations of all counts under them.
     information
-        (k, k) scatter of families' scores, about the negative curvature of what informs those that many families inform.
+        (k, k) scatter of families' scores: about the negative curvature, for hyperparameters that many families inform.
     """
 
     value: float
@@ -88,7 +88,7 @@ class Estimate:
     steps
         Evaluations of evidence and gradient.
     settled
-        Whether the search ended where the gradient is next to nothing.
+        True if the search ended at a negligible gradient.
     """
 
     theta: Reals
@@ -101,8 +101,8 @@ class Estimate:
     def sd(self) -> Reals:
         """Return posterior standard deviations (k,) from the curvature at the mode.
 
-        Of those that more than `MAX_CURVATURE_PARTS` parts inform, by the scatter of scores: too small where the prior
-        describes counts badly, so that no record says them.
+        For hyperparameters that more than `MAX_CURVATURE_PARTS` parts inform, they come from the scatter of scores. These are
+        too small if the prior describes counts badly, so no record states them.
         """
         return np.sqrt(np.diag(self.covariance))
 
@@ -113,7 +113,7 @@ class Estimate:
 
 
 class Ascent(NamedTuple):
-    """The result of a search: its last point, the density there, an inverse negative curvature (k, k), and its steps."""
+    """The result of a search: its last point, the density there, an inverse negative curvature (k, k), and the steps taken."""
 
     theta: Reals
     here: Density
@@ -138,7 +138,7 @@ def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
 
 
 def noisy_start(theta: Reals, splits: Splits, noisy: Reals, variance: Reals) -> Reals:
-    """Start the log weights of attribute values from sums of noisy counts, raised to at least one noise deviation.
+    """Return a start whose log weights of attribute values come from sums of noisy counts, at least one noise deviation each.
 
     `noisy` and `variance` are of all nodes (counts, counts squared), the variance infinite where nothing was measured. A search
     from equal weights takes the differences between values for differences between places, and many steps to see that.
@@ -158,15 +158,15 @@ def noisy_start(theta: Reals, splits: Splits, noisy: Reals, variance: Reals) -> 
 
 
 def varied(few: Integers, splits: Splits) -> Integers:
-    """Return the hyperparameters whose curvature is computed: the `few`, or only their concentrations if there are many."""
+    """Return the hyperparameters whose curvature is computed: all of `few`, or only the concentrations if there are too many."""
     return few if len(few) <= MAX_VARIED_HYPERPARAMETERS else few[few < splits.concentrations]
 
 
 def with_curvature(objective: Objective, mode: Ascent, guess: Reals, few: Integers) -> Estimate:
-    """Add the curvature at the mode, from differences of gradients.
+    """Return the estimate with the curvature at the mode, from differences of gradients.
 
-    For the others, which many parts inform, the curvature is the scatter of families' scores (Berndt et al. 1974), corrected by
-    what the last step has shown; they move counts next to nothing.
+    For hyperparameters that many parts inform, the curvature is the scatter of families' scores (Berndt et al. 1974), corrected
+    by the last step; these hyperparameters hardly move any count.
     """
     theta, here, _, evaluations, ended = mode
     inverse = _inverse(here.information, guess, few)
@@ -228,7 +228,7 @@ def _is_better(fresh: Density, here: Density, step: Reals) -> bool:
 
 
 def _inverse(information: Reals, known: Reals, few: Integers) -> Reals:
-    """Guess the inverse negative curvature: from the scatter of scores if there are many, else from the prior."""
+    """Return a guess of the inverse negative curvature, from the scatter of scores or, for `few` of them, from the prior."""
     many = np.setdiff1d(np.arange(len(known)), few)
     inverse = np.zeros_like(known)
     inverse[np.ix_(few, few)] = known[np.ix_(few, few)]
@@ -259,7 +259,7 @@ def _updated(inverse: Reals, moved: Reals, bent: Reals) -> Reals:
 def _curvature(
     objective: Objective, theta: Reals, here: Density, few: Integers, scale: Reals
 ) -> tuple[Reals, Reals]:
-    """Invert the negative second derivatives, found by a step of a third of a standard deviation in each direction.
+    """Return the inverse of the negative second derivatives, from steps of a third of a standard deviation in each direction.
 
     `here` is what is known at `theta`.
 

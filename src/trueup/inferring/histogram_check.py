@@ -40,7 +40,7 @@ class Agreement:
     Attributes
     ----------
     places
-        How many were held against chains of their own.
+        Number of places that were compared with chains of their own.
     totals, cells
         Root mean squares of the differences of the lowest places' totals, and of their cells.
     largest
@@ -57,7 +57,7 @@ class Agreement:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Return the figures for the record."""
+        """Return the comparison's figures as a dict for the record."""
         return {
             "places": self.places,
             "rms_difference_of_totals_in_sds": self.totals,
@@ -68,7 +68,7 @@ class Agreement:
 
     @property
     def text(self) -> str:
-        """Return the comparison in words."""
+        """Return the comparison as text."""
         if not self.places:
             return "It was not held against chains of single places."
         return (
@@ -111,7 +111,7 @@ def agreement(
 
 
 def places_checked(problem: ColumnProblem, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw up to `count` places of the level above the lowest, as far as the share `SHARE` of the time allows."""
+    """Draw up to `count` places of the level above the lowest, as many as the share `SHARE` of the time allows."""
     tree = problem.cells.tree
     below = np.diff(tree.leaf_ptr(len(tree.levels) - 2))
     order = rng.permutation(len(below))
@@ -121,7 +121,7 @@ def places_checked(problem: ColumnProblem, count: int, rng: np.random.Generator)
 
 
 def sweeps(problem: ColumnProblem, count: int) -> float:
-    """Return how many sweeps over all places take as long as the chains on the checked places."""
+    """Return the number of sweeps over all places that take as long as the chains on the checked places."""
     tree = problem.cells.tree
     if len(tree.levels) < 3:
         return 0.0
@@ -143,7 +143,7 @@ def _difference(here: NDArray, there: NDArray) -> NDArray:
 def _chains(
     walk: HistogramWalk, problem: ColumnProblem, leaves: NDArray, rng: np.random.Generator
 ) -> NDArray:
-    """Run two chains on a place from the approximate tier's end, at its concentrations."""
+    """Run two chains on one place, which start at the end of the approximate tier's chains and keep their concentrations."""
     states, (above, last) = [], walk.problem.places.level_ptr[-3:-1]
     place = walk.problem.places.parent[last + leaves[0]] - above
     for state in walk.states[:2]:
@@ -179,7 +179,7 @@ def _prepared(problem: ColumnProblem) -> tuple[HistogramProblem, Any, NDArray] |
 def _place(
     problem: ColumnProblem, prepared: tuple[HistogramProblem, Any, NDArray], level: int, place: int
 ) -> _Own:
-    """Return the problem of one place and those below it; a normal law replaces the other places."""
+    """Return the problem of one place and all places below; a normal law replaces all other places."""
     constraints, headers, values, leaves = parts_within(
         problem.constraints, problem.headers, problem.values, level, place
     )

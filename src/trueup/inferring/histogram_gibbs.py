@@ -106,12 +106,12 @@ class HistogramGibbs(InferenceMethod):
 
     Tier `chains`: until at least 19 of 20 counts of every table have the effective size that their intervals need, and agree
     (`chain_driver`), else refused; counts that fall short are named. Tier `approximate`: chains of a fixed length, which are not
-    required to agree, held against chains on single places with those below them, the rest a normal law. Which ran stands in
-    the record.
+    required to agree. Its means are compared with chains on single places and all places below, given a normal law for the rest.
+    The record states the tier.
 
-    Equal sources give equal draws of one tier, unless time ends `approximate` early, which the record says. Which of them runs
-    where none is asked for depends on time, and so on the machine: `chains` where they pass in 15 seconds of a processor, else
-    `approximate`, on small problems the first run of the same chains.
+    Equal sources give equal draws of one tier, unless time ends `approximate` early, which the record states. If no tier is
+    given, the choice depends on time, and so on the machine: `chains` if they pass in 15 seconds of a processor, else
+    `approximate`; on small problems that is the first run of the same chains.
 
     Attributes
     ----------
@@ -259,7 +259,7 @@ class HistogramGibbs(InferenceMethod):
     def _judged(
         self, walk: HistogramWalk, run: NDArray, plan: Plan, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Record how far chains agree in a tier that does not require it, and compare them with chains on single places."""
+        """Return the draws of the approximate tier, with figures on the chains' agreement and a comparison with single places."""
         from trueup.inferring.histogram_check import agreement
 
         announce(progress, "comparing the Markov chains")
@@ -311,7 +311,7 @@ class _Chains(OfWalk):
 
     @property
     def chains(self) -> int:
-        """Return how many chains run side by side."""
+        """Return the number of chains that run side by side."""
         return len(self.walk.states)
 
     def first(self, tell: Progress) -> NDArray:
@@ -331,7 +331,7 @@ class _Chains(OfWalk):
         self.walk.concentrations, self.walk.taken, self.walk.left_out = self.begun
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Return diagnostics of all counts."""
+        """Return diagnostics of all counts in a run."""
         return self.walk.diagnosed(run, WATCHED, self.rng)
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
@@ -355,18 +355,18 @@ class _Chains(OfWalk):
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A tier's run, and its predicted cost.
+    """A run of one tier, and its predicted cost.
 
     Attributes
     ----------
     tier, chains, kept, thin
-        Which; chains, draws of each that are judged, and stages between them in the first run.
+        Name of the tier; number of chains; draws of each that are diagnosed; and stages between draws in the first run.
     usual
         Stages of each chain that are usually needed in all.
     draws, most
-        Draws that are asked for; seconds of a processor that making chains longer may take.
+        Number of requested draws; processor seconds that lengthening the chains may take.
     warm_up, checked
-        Stages before the first run; places whose posterior is held against chains of their own.
+        Stages before the first run; number of places whose posterior is compared with chains of their own.
     stages
         Stages in which the directions of a sweep are taken.
     """
@@ -385,7 +385,7 @@ class Plan:
 
     @property
     def judged(self) -> int:
-        """Return how many draws are diagnosed for each requested one."""
+        """Return the number of draws that are diagnosed for each requested draw."""
         return JUDGED_DRAWS_RATIO if self.walk.problem.cells.n < MANY_DRAWS_BELOW_CELLS else 1
 
     @property
@@ -431,11 +431,11 @@ class Plan:
 
     @property
     def least(self) -> int | None:
-        """Return the smallest number of draws of each chain that is still an answer; None if the run must be complete."""
+        """Return the least number of draws of each chain that is an answer; None if the run must be completed."""
         return FEWEST_DRAWS if self.tier == "approximate" or np.isfinite(self.most) else None
 
     def within(self, deadline: Deadline) -> Plan:
-        """Return a shorter run, without checks or with fewer draws, if this one does not fit in the time left."""
+        """Return this run, or one without checks or with fewer draws if this one does not fit in the time left."""
         unchecked = replace(self, checked=0)
         if self.least is None or self.shortest <= deadline.left():
             return self

@@ -1,12 +1,12 @@
 """The posterior of a large histogram by parts: chains on the upper levels, then chains below each of their places.
 
-Given the table of a place, what lies below it depends on nothing outside. So draws of the tables of one level's places come from
-chains on a tree that ends one level below, which knows what was measured down to there; and what is below each place from a
-chain of its own, whose root follows these draws one after the other: a normal law with a standard deviation of `1 / 16` holds it
-there. What is measured further down says little of a place that was measured itself: a measurement of each of b parts has the
-weight `1 / b` in their sum. That share is worked out (`unused`), stated, and refused above `MOST_UNUSED`.
+Given the table of a place, the counts below it depend on nothing outside. So draws of the tables of one level's places come from
+chains on a tree that ends one level below, with all measurements down to there. The counts below each place come from a chain of
+its own. The root of that chain follows these draws one after the other, tied by a normal law with standard deviation `1 / 16`.
+Measurements further down say little about a place that was measured itself: a measurement of each of b parts has the
+weight `1 / b` in their sum. That share is computed (`unused`), stated, and refused above `MOST_UNUSED`.
 
-Concentrations of totals and of cells are drawn in each chain from what lies there.
+Each chain draws concentrations of totals and of cells from its own counts.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MOST_UNUSED = 0.1
 
 
 class Chained(NamedTuple):
-    """Draws of chains, with their diagnostics.
+    """Draws of Markov chains, with their diagnostics.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class PartOfHistogram(MeasuredRow):
     given
         Concentrations of the prior; empty if they are learnt.
     seed
-        Of its generator.
+        Seed of the part's random generator.
     """
 
     given: tuple[float, ...]
@@ -96,7 +96,7 @@ class DrawAbove:
     draws: int
 
     def __call__(self, part: PartOfHistogram) -> Chained:
-        """Run the chains."""
+        """Return draws of the tables of the level's places, with diagnostics, from chains on the part."""
         walk = part.walk(CHAINS_ABOVE)
         walk.run(1, WARM_UP_ABOVE, silent)
         run = walk.run(-(-self.draws // CHAINS_ABOVE), THIN_ABOVE, silent)
@@ -107,7 +107,7 @@ class DrawAbove:
 
 
 def follow_roots(part: PartOfHistogram, roots: NDArray, found: NDArray) -> None:
-    """Fill in draws `(draws, cells)` of the lowest places given draws `(draws, n)` of the root's table."""
+    """Fill in draws `(draws, cells)` of the lowest places, given draws `(draws, n)` of the table at their root."""
     pull = ROOT_PRECISION * roots[0].astype(float)
     walk = part.walk(1, (ROOT_PRECISION * np.eye(roots.shape[1]), pull))
     walk.run(1, WARM_UP, silent)
@@ -152,7 +152,7 @@ class CutHistogram(MeasuredRow):
         Raises
         ------
         SpecError
-            If there is none, or what was measured of its places and those one level below leaves too much unused.
+            If there is none, or if too large a share of the measurements would be left unused.
         """
         tree, shares = self.cells.tree, []
         for level in range(1, len(tree.levels) - 1):
@@ -176,7 +176,7 @@ class CutHistogram(MeasuredRow):
 
     @property
     def largest(self) -> int:
-        """Return the most cells of a part."""
+        """Return the number of cells of the largest part."""
         return int(np.diff(self.cells.tree.leaf_ptr(self.level)).max()) * self.columns
 
     def lowest_above(self, level: int) -> int:
@@ -184,7 +184,7 @@ class CutHistogram(MeasuredRow):
         return min(level + 1, len(self.cells.tree.levels) - 2)
 
     def unused(self, level: int) -> float:
-        """Return the largest share of a place's precision that comes from measurements below the cut."""
+        """Return the largest share, over tables, of a place's precision that comes from measurements below the cut."""
         cells, lowest = self.cells, self.lowest_above(level)
         tables = {canonical(cells, replace(h.margin, level=cells.tree.levels[-1])) for h in self.headers}
         shares = [0.0]
@@ -196,7 +196,7 @@ class CutHistogram(MeasuredRow):
         return max(shares)
 
     def _precision(self, table: Margin, level: int, lowest: int) -> float:
-        """Return the precision of the counts of an average place, from measurements at and below it."""
+        """Return the precision of an average place's counts, from measurements at the place and below it."""
         tree, known = self.cells.tree, 0.0
         for at in range(lowest, level - 1, -1):
             name = tree.levels[at]
@@ -217,7 +217,7 @@ class CutHistogram(MeasuredRow):
         return PartOfHistogram(some, headers, values, self.given, seed)
 
     def part(self, place: int, seed: np.random.SeedSequence) -> PartOfHistogram:
-        """Return a place of the level of parts with all places below it."""
+        """Return the part with one place of the cut level as its root, and all places below."""
         some, headers, values, _ = parts_within(
             self.constraints, self.headers, self.values, self.level, place
         )
@@ -230,12 +230,12 @@ class CutHistogram(MeasuredRow):
 
     @cached_property
     def runs(self) -> list[tuple[int, int]]:
-        """Return the first place, and the place after the last, of every task; small places share a task."""
+        """Return, for every task, the first place and the place after the last; small places share a task."""
         return runs_of(self.cells.tree.leaf_ptr(self.level)[:-1] * self.columns, TOGETHER)
 
 
 def _down_to(constraints: Constraints, level: int) -> Constraints:
-    """Return the constraints without the levels below the given one."""
+    """Return the constraints for the levels down to the given one."""
     cells = constraints.cells
     kept = cells.tree.levels[: level + 1]
     return replace(

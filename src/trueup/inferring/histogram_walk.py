@@ -66,7 +66,7 @@ class _Part(NamedTuple):
 
 @dataclass(eq=False)
 class HistogramWalk:
-    """The Markov chains of one problem.
+    """The Markov chains on the histograms of one problem.
 
     Attributes
     ----------
@@ -75,18 +75,18 @@ class HistogramWalk:
     rngs, states
         A generator and a state of each chain.
     learn
-        Whether concentrations, factors and the rates of uninhabited places are drawn as well as compositions.
+        True to draw concentrations, factors and the rates of uninhabited places as well as compositions.
     keep
         Checkpoints, where there are to be any.
     stages
         Stages in which the directions of a sweep are taken; a draw may be kept after each.
     taken, limit
-        Stages of each chain so far; until when they may run.
+        Stages of each chain so far; the time limit of the chains.
     left_out
         Directions of each chain left out because rounding left no mass.
     stopped, concentrations
-        Whether it was interrupted; `(chains, kept, p)` those of the last run's draws, the mean rate of uninhabited
-        places, and coefficients of covariates.
+        True if the run was interrupted; `(chains, kept, p)` concentrations of the last run's draws, with the mean rate of
+        uninhabited places and coefficients of covariates.
     spent, seconds, slower
         Seconds of a processor: of each chain in the last run, and of a sweep of one chain there; how many times as long that
         takes in wall time, as others use the processors too.
@@ -116,7 +116,7 @@ class HistogramWalk:
         given: Sequence[float] = (),
         deadline: Deadline | None = None,
     ) -> HistogramWalk:
-        """Start chains at different tables: the first at the default release, the others at that of noisier values.
+        """Start chains at different tables: the first at the default release, the others at releases of noisier values.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class HistogramWalk:
 
         An interruption ends all chains within a sweep, or some short ones. A run to be `saved` leaves checkpoints, where there
         are to be any, and goes on from those that it has left. Draws `before` it, whose `concentrations` stand, are its first.
-        Where time ends it, draws that each chain has made by then are returned, if there are at `least` so many.
+        If time ends the run, the draws made so far are returned, if each chain has at `least` so many.
         """
         keep = self.keep if saved else None
         self.left_out = self.left_out or [0] * len(self.states)
@@ -193,7 +193,7 @@ class HistogramWalk:
         return out
 
     def _come_far(self, made: NDArray[np.int64], least: int) -> tuple[list[int], int]:
-        """Keep the chains with the most draws, cut to equal lengths of at least `least`; return them and that length."""
+        """Keep only the chains with the most draws, at least `least` each; return them and the length to which they are cut."""
         most = np.sort(made)[::-1]
         many = 2 + int(np.argmax(most[1:] * np.arange(2, len(made) + 1)))
         if (kept := int(most[many - 1])) < least:
@@ -217,12 +217,12 @@ class HistogramWalk:
         )
 
     def begun(self, chains: int, kept: int) -> int | None:
-        """Return how many sweeps lie between the draws of a checkpointed run; None if there is none of this length."""
+        """Return the number of sweeps between draws of the checkpointed run; None if no run has this length."""
         last = self.keep.run.split("x") if self.keep else []
         return int(last[2]) if last[:2] == [str(chains), str(kept)] else None
 
     def _resumed(self, keep: Checkpoint, thin: int, out: NDArray, first: int) -> list[int]:
-        """Restore chains from their checkpoints, and return how many draws each had made; begin a run if there are none."""
+        """Restore chains from their checkpoints, and return the number of draws of each; begin a run if there are none."""
         run = run_name(out, thin)
         if run != keep.run:
             for chain in range(len(self.states)):
@@ -295,9 +295,9 @@ class HistogramWalk:
         sweeps: tuple[int, int, int],
         *kept: NDArray,
     ) -> bool:
-        """Make sweeps of a chain; return False if it was stopped between two parts.
+        """Run sweeps of one chain; return False if it was stopped between two parts.
 
-        `prior`, `sweeps` and what is kept of draws as `histogram_sweeps` takes them.
+        `prior`, `sweeps` and `kept` have the form that `histogram_sweeps` takes.
         """
         p, rng, state = self.problem, self.rngs[chain], self.states[chain]
         numbered = sweeps[0] // self.stages, *sweeps[1:]
@@ -310,7 +310,7 @@ class HistogramWalk:
         return True
 
     def _parts(self, taken: int) -> list[tuple[int, int, bool]]:
-        """Return the directions that the next stage takes in each call, and whether the rest of the sweep follows."""
+        """Return, for each call of the next stage, the range of directions, and True if the rest of the sweep follows."""
         many, stage = -(-self.steps // (self.stages * STEPS_AT_ONCE)), taken % self.stages
         first, last = (self.directions * k // self.stages for k in (stage, stage + 1))
         if many == 1:
@@ -325,7 +325,7 @@ class HistogramWalk:
         Parameters
         ----------
         most
-            Counts of a table that are looked at, at most: of larger ones so many at random.
+            Largest number of counts of a table that are diagnosed; of a larger table, so many are chosen at random.
         """
         cells = self.problem.cells
         sizes = (min(cells.size(margin), most) for margin in self.margins)
@@ -349,7 +349,7 @@ class HistogramWalk:
 
     @property
     def sweeps(self) -> int:
-        """Return how many whole sweeps each chain has made."""
+        """Return the number of whole sweeps that each chain has made."""
         return self.taken // self.stages
 
     @property
@@ -359,12 +359,12 @@ class HistogramWalk:
 
     @property
     def steps(self) -> int:
-        """Return how many steps a sweep makes at lowest places, to which its time is proportional."""
+        """Return the number of steps of a sweep at lowest places, to which the time of the sweep is proportional."""
         return self.directions * self.problem.cells.shape[0]
 
     @property
     def rounded(self) -> str:
-        """Return the reason for refusing draws if rounding excluded most moves, else an empty text."""
+        """Return the reason for refusing draws if rounding made too many steps impossible, else an empty text."""
         left = sum(self.left_out)
         tried = self.directions * self.taken * len(self.states) // self.stages
         if left <= MAX_ROUNDED_SHARE * tried:
@@ -410,7 +410,7 @@ def reported_margins(cells: Cells, measured: list[Margin]) -> list[Margin]:
 def sizes_of(
     cells: Cells, run: NDArray, level: str, margins: Iterable[Margin], most: int, rng: np.random.Generator
 ) -> Iterator[tuple[Margin, NDArray, NDArray, NDArray]]:
-    """Yield margin, groups, R-hat and effective sample sizes of a level's tables."""
+    """Yield, for the tables of a level, the margin, its groups, R-hat and effective sample sizes."""
     last = level == cells.tree.levels[-1]
     tables = run.reshape(*run.shape[:2], cells.shape[0], -1) if last else _place_tables(cells, run, level)
     if (

@@ -49,7 +49,7 @@ START_SCALES, START_SHARE = 5.0, 0.9
 
 @dataclass(frozen=True, eq=False)
 class InequalityProblems:
-    """The problems of all `p` places, each with `n` cells and the same `m` rows."""
+    """The inference problems of all `p` places, each with `n` cells and the same `m` rows of inequalities."""
 
     constraints: Constraints
     headers: tuple[Measured, ...]
@@ -67,12 +67,12 @@ class InequalityProblems:
         return bool((self.kind >= DISCRETE_GAUSSIAN).any())
 
     def label(self, place: int) -> str:
-        """Name a place."""
+        """Return the name of a place."""
         tree = self.constraints.cells.tree
         return tree.label(tree.levels[-1], place)
 
     def lay(self, values: NDArray) -> tuple[Reals, Reals, Reals]:
-        """Arrange measured values `(q,)` by places `(p, n)`; invariants fix both bounds of their cells."""
+        """Return values and bounds by place `(p, n)` from measured values `(q,)`; invariants fix both bounds of a cell."""
         cells = self.constraints.cells
         z = np.empty(cells.n)
         low, high = self.low.ravel().copy(), self.high.ravel().copy()
@@ -85,7 +85,7 @@ class InequalityProblems:
         return z.reshape(shape), low.reshape(shape), high.reshape(shape)
 
     def join(self, counts: NDArray) -> NDArray:
-        """Turn `(p, draws, n)` into `(draws, cells)`."""
+        """Return counts `(p, draws, n)` as `(draws, cells)`."""
         joined = np.moveaxis(counts, 0, 1).reshape(counts.shape[1], -1)
         return joined.astype(np.int64) if self.discrete else joined
 
@@ -105,7 +105,7 @@ class InequalityProblems:
         return np.array(points)[same.ravel()]
 
     def _conflict(self, conflict: Sequence[int]) -> str:
-        """Return words for contradictory rows and bounds, given their numbers."""
+        """Return words for contradictory rows and bounds, given the numbers of these."""
         cells, n = self.constraints.cells, len(self.kind)
         kinds = [a.values for a in cells.attributes]
         labels = [
@@ -245,7 +245,7 @@ class LinearInequalities(InferenceMethod):
         return None if covered_once(constraints, headers) else "every cell must be measured exactly once"
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> InequalityProblems:
-        """Collect rows, bounds and laws; every place is a separate problem."""
+        """Return rows, bounds and laws of all places; every place is a separate problem."""
         return collect(constraints, headers)
 
     def apply(
@@ -328,7 +328,7 @@ class LinearInequalities(InferenceMethod):
     def _until_they_agree(
         self, state, problem, point, place, length, rng, deadline: Deadline
     ) -> tuple[NDArray, float, float]:
-        """Run chains from distant starts at one place, with more thinning until they agree or reach a limit."""
+        """Return draws of one place from chains with distant starts, thinned further until the chains agree or reach a limit."""
         z, low, high = problem
         moves = directions(state.rows, low < high)
         arguments = (state.kind, z, state.scale[place], low, high)

@@ -1,4 +1,4 @@
-"""Draws under any structure of constraints, by moves that keep all exact sums, or by listing all tables."""
+"""Draws of counts under any constraints, by moves that keep all exact sums, or by listing all tables."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class LatticeMoves(InferenceMethod):
         return "it compares chains, so it takes two or more" if self.chains < 2 else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> LinearProblem:
-        """Write all constraints and laws as rows."""
+        """Return the problem with all constraints and laws written as rows."""
         return LinearProblem(constraints, tuple(headers))
 
     def apply(
@@ -144,7 +144,7 @@ class LatticeMoves(InferenceMethod):
         return _with_exact(self._run(chains, draws, progress), exact, rng)
 
     def _run(self, walk: Walk, draws: int, progress: Progress) -> Drawn:
-        """Lengthen the run, adapting the moves again, until it passes; earlier sweeps become burn-in."""
+        """Return draws of chains; the run is lengthened, with moves adapted again, until it passes its diagnostics."""
         kept = -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains)
         engine, deadline = _Chains(walk, kept, self.sweeps // kept, progress), walk.limit.deadline
         try:
@@ -175,7 +175,7 @@ class _Chains(OfWalk):
         return len(self.walk.points)
 
     def first(self, tell: Progress) -> NDArray:
-        """Warm up, and make the first run."""
+        """Adapt the moves in short runs, and return the draws of the first run."""
         walk = self.walk
         walk.warm_up()
         more = walk.seconds * self.kept * min(PREDICTED_THINNING_SWEEPS, self.longest)
@@ -184,12 +184,12 @@ class _Chains(OfWalk):
         return walk.run(self.kept, 1, tell)
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Return diagnostics of counts and watched sums."""
+        """Return diagnostics of single counts and of the monitored sums."""
         found, self.lacks = self.walk.diagnosed(run, self.thin)
         return found
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """Return a longer run: with relaxed copies where chains are stuck, else with more sweeps to a draw."""
+        """Return a longer run: with relaxed copies if chains are stuck, else with more sweeps between draws."""
         walk, thin = self.walk, self.thin
         if thin > 1 and found["largest_r_hat"] > STUCK and walk.relax():
             text, thin = "published sums leave moves little room; relaxed copies run beside them", 1
@@ -211,7 +211,7 @@ class _Chains(OfWalk):
 def _together(
     state: LinearProblem, fixed: NDArray[np.int64], parts: Sequence[Weighed], values: NDArray
 ) -> Weighed:
-    """Return all tables of all components together, weighted also by laws of several cells."""
+    """Return all tables of all components as those of one component, weighted also by laws that span several cells."""
     at = np.indices([len(part.tables) for part in parts]).reshape(len(parts), -1)
     own = np.concatenate([part.cells for part in parts])
     tables = np.hstack([part.tables[i] for part, i in zip(parts, at)])
@@ -229,7 +229,7 @@ def _together(
 def _all_exact(
     fixed: NDArray[np.int64], parts: Sequence[Weighed | SpreadSum], draws: int, rng: np.random.Generator
 ) -> Drawn:
-    """Return independent draws of all components."""
+    """Return independent draws of the whole table from exactly solved components."""
     counts = np.tile(fixed, (draws, 1))
     for part in parts:
         counts[:, part.cells] = part.draw(draws, rng)
@@ -238,7 +238,7 @@ def _all_exact(
 
 
 def _with_exact(found: Drawn, listed: Sequence[Weighed | SpreadSum], rng: np.random.Generator) -> Drawn:
-    """Replace the counts of exactly solved components by independent draws."""
+    """Return draws in which the counts of exactly solved components are replaced by independent draws."""
     chains, draws, _ = found.draws.shape
     for one in listed:
         found.draws[:, :, one.cells] = one.draw(chains * draws, rng).reshape(chains, draws, -1)
@@ -247,6 +247,6 @@ def _with_exact(found: Drawn, listed: Sequence[Weighed | SpreadSum], rng: np.ran
 
 
 def _margins(state: LinearProblem) -> list[Margin]:
-    """Return the fully measured margins, then the finest cells."""
+    """Return the margins that are measured in full, followed by that of the finest cells."""
     measured = (canonical(state.cells, h.margin) for h in state.headers if not h.margin.where)
     return list(dict.fromkeys([*measured, state.cells.finest]))

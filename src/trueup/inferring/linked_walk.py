@@ -59,7 +59,7 @@ POOLED = Hyperprior(kappa=100.0, kappa_spread=2.0)
 
 @dataclass(eq=False)
 class LinkedWalk:
-    """The Markov chains of one problem.
+    """The Markov chains on the linked tables of one problem.
 
     Attributes
     ----------
@@ -68,9 +68,9 @@ class LinkedWalk:
     rngs, states
         A generator and a state of each chain.
     learn
-        Whether concentrations are drawn as well as compositions.
+        True to draw concentrations as well as compositions.
     laws
-        Of places that are drawn whole, chain by chain.
+        Normal laws of the places that are drawn whole, one object for each chain.
     steps
         `(leaves,)` single steps at each place in a sweep.
     width, draws
@@ -80,15 +80,15 @@ class LinkedWalk:
         `(leaves, n)` columns that may come down to zero, which are drawn one at a time as well; none of small places, which
         are drawn from their prior.
     sweeps, stopped, seconds
-        Of each chain so far; whether it was interrupted; of one sweep of all chains, at last.
+        Sweeps of each chain so far; True if the run was interrupted; latest seconds of one sweep of all chains.
     slowest
-        `(leaves,)` smallest effective size of the counts and ratios of each lowest place, at last.
+        `(leaves,)` smallest effective size of the counts and ratios of each lowest place, in the last run.
     limit
-        Until when they may run.
+        Time limit of the chains.
     slopes
         `(chains, kept, p)` coefficients of covariates, of the last run's draws.
     fewer
-        What `steps` and `draws` were before they were last made more.
+        Values of `steps` and `draws` before their last increase.
     """
 
     problem: LinkedProblem
@@ -144,7 +144,7 @@ class LinkedWalk:
         return text, seconds, memory
 
     def warm_up(self) -> None:
-        """Run the remaining burn-in, and a pilot run that shows which places mix slowly."""
+        """Run the remaining burn-in, and a pilot run that shows at which places the chains mix slowly."""
         self.run(BURN_IN_SWEEPS - self.sweeps, 1)
         if self.problem.whole or self.problem.exchanged:
             pilot = self.run(PILOT, 1)
@@ -281,7 +281,7 @@ class LinkedWalk:
         }
 
     def prolonged(self) -> float:
-        """Give slow places more steps and others fewer; return the ratio of the new to the old total."""
+        """Give more steps to places that mix slowly and fewer to others; return the ratio of the new to the old total."""
         return self._prolong(1.5 * AIMED_EFFECTIVE_SIZE, 0.5)
 
     def shortened(self) -> float:
@@ -291,7 +291,7 @@ class LinkedWalk:
         return float((self.steps.sum() + self.draws.sum()) / now)
 
     def _prolong(self, size: float, least: float) -> float:
-        """Multiply the steps of each place so that its smallest effective size reaches `size`, by at least `least`."""
+        """Multiply the steps of each place to reach an effective size of `size`; return the ratio of the new to the old total."""
         self.fewer = self.steps, self.draws
         before = self.steps.sum() + self.draws.sum()
         times = np.clip(size / self.slowest, least, 8.0)
@@ -300,7 +300,7 @@ class LinkedWalk:
         return float((self.steps.sum() + self.draws.sum()) / before)
 
     def _watched(self, run: NDArray) -> Iterator[tuple[str, NDArray]]:
-        """Yield the counts of each level, with persons per household of each link."""
+        """Yield the counts of each level and, for each link, the persons per household."""
         cells = self.problem.cells
         for level in cells.tree.levels:
             values = cells.sum(run, Margin(level, cells.finest.attributes))

@@ -58,14 +58,14 @@ class InferenceMethod(ABC):
     structures
         Structures of constraints it handles; see `Constraints.structure`.
     released
-        Whether its values are released counts `(n,)` of the finest cells, whose noisy originals
+        True if its values are released counts `(n,)` of the finest cells, whose noisy originals
         are unknown, instead of the `q` measured values.
     priors
         The kinds of prior that it takes.
     parallel
-        Whether `apply` also takes an `executor`, which carries out its tasks.
+        True if `apply` also takes an `executor`, which carries out its tasks.
     continues
-        Whether `apply` also takes a `checkpoint`, a folder from which a run that was killed goes on.
+        True if `apply` also takes a `checkpoint`, a folder from which a killed run goes on.
     """
 
     name: ClassVar[str]
@@ -80,16 +80,16 @@ class InferenceMethod(ABC):
         settle_priors(self, self.priors)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return the reason why it cannot handle this problem despite its structure, or None."""
+        """Return the reason why the method cannot handle this problem despite its structure, or None if it can."""
         return None
 
     def refuses_release(self, method: Mapping[str, Any]) -> str | None:
-        """Return the reason why it cannot handle counts released by this reconciliation, or None; for methods with `released`."""
+        """Return the reason why the method cannot handle counts released by this reconciliation, or None if it can."""
         return None
 
     @classmethod
     def defaults(cls, cells: Cells, headers: Sequence[Measured]) -> dict[str, Any]:
-        """Return parameters that replace the method's defaults for such measurements.
+        """Return parameters that replace the method's defaults for given measurements.
 
         Perturbed tables have a prior that is estimated from them, where enough of their finest counts are published, else a
         flat one. Where noisy values below a threshold are not shown, parts are taken to be of one kind: small values are what
@@ -104,7 +104,7 @@ class InferenceMethod(ABC):
         return {"prior": (Estimated if values_of_a_class(cells, headers) >= VALUES_A_CLASS else Flat)().name}
 
     def doubt(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return the known objection to this method's intervals for such measurements, or None."""
+        """Return the known objection to this method's intervals for given measurements, or None."""
         prior = getattr(self, "prior", None)
         if isinstance(prior, Estimated):
             return FEW_DOUBT if values_of_a_class(constraints.cells, headers) < VALUES_A_CLASS else None
@@ -142,7 +142,7 @@ class InferenceMethod(ABC):
 
 
 def law_of_hidden(header: Measured) -> Law | None:
-    """Return the law of published values that a code stands for; None for other measurements."""
+    """Return the law of the published values for which a code stands; None for measurements without codes."""
     if header.law.additive:
         return None
     from trueup.noise.perturbed.hidden_values import HiddenValues
@@ -152,7 +152,7 @@ def law_of_hidden(header: Measured) -> Law | None:
 
 
 def _conceals_noisy(header: Measured) -> bool:
-    """Return True for a code that stands for noisy values."""
+    """Return True if a code stands for noisy values."""
     hidden = law_of_hidden(header)
     return hidden is not None and hidden.additive and not hidden.exact
 
@@ -165,7 +165,7 @@ def inference_misfit(
 
 
 def values_of_a_class(cells: Cells, headers: Sequence[Measured]) -> float:
-    """Return the mean number of published values for each class of finest cells."""
+    """Return the mean number of published values per class of finest cells (combination of attributes)."""
     each = cells.n // cells.shape[0]
     finest = (
         h for h in headers if canonical(cells, h.margin) == cells.finest and np.isfinite(h.law.variance)
@@ -191,7 +191,7 @@ def in_blocks(
     progress: Progress,
     deadline: Deadline | None = None,
 ) -> tuple[NDArray, bool]:
-    """Draw `(..., draws, n)` in blocks; after an interruption or a deadline, keep the finished blocks.
+    """Return draws `(..., draws, n)` made in blocks; after an interruption or a deadline, only the finished blocks.
 
     Returns
     -------

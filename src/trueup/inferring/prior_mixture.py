@@ -51,7 +51,7 @@ def count_points(nodes: int) -> int:
 def points(
     estimate: Estimate, free: NDArray[np.bool_], count: int, rng: np.random.Generator, left: float = 1.0
 ) -> tuple[Reals, Reals]:
-    """Draw hyperparameters `(count, k)` evenly about the mode; those outside `free` stay at the mode.
+    """Draw hyperparameters `(count, k)` evenly spread about the mode; those outside `free` stay at the mode.
 
     Given the others, the last reaches `left` times as far below its mode as above.
 
@@ -106,14 +106,14 @@ def uncertain(splits: Splits, estimate: Estimate, most: int) -> tuple[int, NDArr
 
 @dataclass(frozen=True, eq=False)
 class PriorMixture:
-    """Solutions at several points of the hyperparameters, whose mixture is the posterior.
+    """Solutions of a tree at several hyperparameters, whose mixture is the posterior.
 
     Attributes
     ----------
     parts, log_weights
         The solutions with their weights and draws; the log importance weights of all points.
     beyond
-        Whether points could not be solved within the tolerance, so that the mode alone is used.
+        True if points could not be solved within the tolerance, so that only the mode is used.
     """
 
     parts: list[Weighted]
@@ -122,11 +122,11 @@ class PriorMixture:
 
     @property
     def unsolved(self) -> int:
-        """Return how many of the points could not be solved."""
+        """Return the number of points at which the tree could not be solved."""
         return int(np.isneginf(self.log_weights).sum())
 
     def record(self, splits: Splits, estimate: Estimate, free: NDArray[np.bool_]) -> dict:
-        """Return the record of the posterior's prior."""
+        """Return the entry on the prior's hyperparameters for the posterior's record."""
         weights = normalised(self.log_weights)
         integrated = free & (len(weights) > 1)
         k = pareto_k(self.log_weights)
@@ -192,11 +192,11 @@ class Spread:
     solved
         The solution at the mode.
     first, parents
-        How many of its nodes, the first ones, have splits that vary, and how many of them are above the last level of these.
+        Number of nodes, the first ones, whose splits vary; and number of those above the last level with such splits.
     splits, tolerance
         The prior, and the largest posterior mass that may be dropped.
     deeper
-        Solves the whole tree with tables as deep as that takes; None for a top, whose leaves are messages.
+        A function that solves the whole tree with tables as deep as needed; None for a top, whose leaves are messages.
     """
 
     solved: Solved
@@ -230,9 +230,9 @@ class Spread:
         return -np.inf if solved is None else solved.evidence + self.splits.log_hyperprior(theta)[0]
 
     def _left(self, estimate: Estimate, free: NDArray[np.bool_]) -> float:
-        """Return by how much the spread of small parts' parameter exceeds that from the curvature at the mode.
+        """Return the factor by which the small parts' parameter spreads further below the mode than the curvature there implies.
 
-        By the log density at `SMALLER`, as if it were normal on that side.
+        It is computed from the log density at `SMALLER`, as if that were normal on this side.
         """
         if not (self.splits.mean and free[-1]):
             return 1.0
@@ -250,7 +250,7 @@ class Spread:
         progress: Progress,
         deadline: Deadline,
     ) -> PriorMixture:
-        """Solve at points about the mode, weighted by the posterior density over the proposal density."""
+        """Return solutions at points about the mode, weighted by the posterior density over the proposal density."""
         if not free.any():
             return PriorMixture([(1.0, self.solved, draws)], np.zeros(1))
         count = count_points(self.first)
@@ -278,7 +278,7 @@ class Spread:
 
 
 def normalised(log_weights: Reals) -> Reals:
-    """Return weights that sum to 1."""
+    """Return weights that sum to 1 from their logs."""
     weights = np.exp(log_weights - log_weights.max())
     return weights / weights.sum()
 

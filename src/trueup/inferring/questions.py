@@ -94,7 +94,7 @@ def infer_areas(
     Parameters
     ----------
     posterior
-        What `infer` returned: its draws are joint, so that their sums over any places are draws of these sums.
+        Result of `infer`. Its draws are joint, so their sums over any places are draws of these sums.
     mapping
         A table with a row for each place of each area: the column of areas, and the key columns of the last level; or an
         `AreaTable` that was read from one. Areas may overlap.
@@ -151,7 +151,7 @@ def infer_areas(
 
 
 def labels_of_areas(cells: Cells, margin: Margin, table: AreaTable) -> dict[str, NDArray]:
-    """Return area and attributes of every row."""
+    """Return columns with the area and the attribute values of every row."""
     kept = cells.kept(margin)
     grid = np.indices((len(table.names), *(r.size for r in kept))).reshape(1 + len(kept), -1)
     columns = {table.column: np.array(table.names)[grid[0]]}
@@ -179,7 +179,7 @@ def keep_zeros(posterior: Posterior) -> Reals:
     Parameters
     ----------
     posterior
-        Of tables that somebody perturbed by a law under which true zeros are published as zero.
+        Posterior of tables that were perturbed by a law under which true zeros are published as zero.
 
     Examples
     --------

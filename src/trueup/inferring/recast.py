@@ -1,9 +1,9 @@
 """Problems restricted to one place and those below it, or recast with an attribute as places.
 
-*Within a place* what was measured elsewhere or above it is left out. The posterior given a part of what was measured is a
-posterior: it says less than the whole one, and nothing wrong.
+*Within a place* all measurements elsewhere or above it are left out. The posterior given some of the measurements is still a
+posterior: it contains less information than the whole one, and nothing wrong.
 
-*As places.* In a table without places one attribute's values stand for places, so that counts differ as those of places do.
+*As places.* In a table without places, the values of one attribute stand for places, so that counts differ as places do.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def parts_within(
 
 
 def _margin_groups(cells: Cells, top: int, places: tuple[int, int], margin: Margin) -> NDArray[np.int64]:
-    """Return the groups of a margin that lie in consecutive places of level `top`."""
+    """Return the group numbers of a margin that lie in consecutive places of level `top`."""
     level = cells.tree.level(margin.level)
     first, stop = cells.tree.starts(top, level)[[*places]]
     each = cells.size(margin) // cells.tree.sizes[level]
@@ -144,11 +144,11 @@ class AsPlaces:
     Attributes
     ----------
     cells
-        As they were.
+        The original cells.
     name
         The attribute.
     constraints, headers
-        Of the places that stand for its values.
+        Constraints and headers of the recast table, in which places stand for the attribute's values.
     order
         `(n,)` the cell that each cell of these was.
     """
@@ -198,7 +198,7 @@ class AsPlaces:
         )
 
     def margin(self, margin: Margin) -> Margin:
-        """Return a margin of the table in the recast form."""
+        """Return a margin of the original table as a margin of the recast table."""
         level = self.name if self.name in margin.attributes else self.cells.tree.levels[0]
         return replace(margin, level=level, attributes=tuple(a for a in margin.attributes if a != self.name))
 
@@ -209,7 +209,7 @@ class AsPlaces:
         return np.concatenate([part[self._groups(own, h.margin)] for part, h in parts])
 
     def restored(self, drawn: Drawn) -> Drawn:
-        """Return the draws of the places as draws of the table's counts."""
+        """Return draws of the recast table as draws of the original table."""
         draws = np.empty_like(drawn.draws)
         draws[..., self.order] = drawn.draws
         return replace(drawn, draws=draws, tables=tuple(self._restored(table) for table in drawn.tables))

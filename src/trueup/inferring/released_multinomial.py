@@ -66,7 +66,7 @@ class ReleasedMultinomial(InferenceMethod):
     release
         `mode` or `sample`: which multinomial method released the counts.
     total, empty, ties, algorithm
-        As in that method: `ties` of the mode, `algorithm` of the draw.
+        The same as in that method: `ties` of the mode, `algorithm` of the draw.
     prior
         Name, or name and parameters: flat, bounded, poisson, negative-binomial or masses on every
         part, or flat-total.
@@ -92,7 +92,7 @@ class ReleasedMultinomial(InferenceMethod):
     released: ClassVar[bool] = True
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return the reason why the measurements are not those of this method, or None."""
+        """Return the reason why the measurements do not fit this method, or None if they do."""
         if constraints.bounds or not constraints.nonnegative:
             return "it knows no bounds other than zero"
         if any(header.groups is not None for header in headers):
@@ -110,7 +110,7 @@ class ReleasedMultinomial(InferenceMethod):
         return why or ("the parts are invariants" if parts[0].exact else None)
 
     def _refuses_tree(self, constraints: Constraints, measured: Sequence[Margin]) -> str | None:
-        """Return the reason unless every level was measured exactly once, or None."""
+        """Return the reason why a tree's measurements do not fit (each level must be measured once), or None if they fit."""
         margins = constraints.nested.margins
         for margin in margins:
             if (times := measured.count(margin)) != 1:
@@ -122,7 +122,7 @@ class ReleasedMultinomial(InferenceMethod):
         return None
 
     def refuses_release(self, method: Mapping[str, Any]) -> str | None:
-        """Return the reason why this method's released counts do not follow the model, or None."""
+        """Return the reason why counts released by this method do not follow the model, or None if they do."""
         expected = {"mode": "multinomial-mode", "sample": "multinomial-sample"}[self.release]
         if method.get("method") != expected:
             return f"the counts were released by '{method.get('method')}', not by '{expected}'"
@@ -136,7 +136,7 @@ class ReleasedMultinomial(InferenceMethod):
         return f"they were released with a {informed[0]} of their own" if informed else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State | TreeProblem:
-        """Read the laws of the parts and of the total, or of every level."""
+        """Return the laws and cells of one sum, or the problem of a tree."""
         if constraints.structure() == "tree":
             return tree_problem(constraints, headers)
         finest = constraints.cells.finest
@@ -241,7 +241,7 @@ class ReleasedMultinomial(InferenceMethod):
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """The laws and cells of one sum."""
+    """The laws and the active cells (those that are not structural zeros) of one sum."""
 
     constraints: Constraints
     law: Law
@@ -249,14 +249,14 @@ class _State:
     active: NDArray[np.int64]
 
     def spread(self, counts: NDArray) -> NDArray:
-        """Insert counts `(..., n)` of the active cells among structural zeros."""
+        """Return counts `(..., n)` of all cells: those of the active cells, and 0 at structural zeros."""
         out = np.zeros((*counts.shape[:-1], self.constraints.cells.n), np.int64)
         out[..., self.active] = counts
         return out
 
 
 def _priors(given: Prior, cells: int, active: NDArray[np.int64], total: int) -> tuple[CountPrior, CountPrior]:
-    """Return priors on the active parts and on the total."""
+    """Return the priors of the active parts and of the total."""
     assert not isinstance(given, Hierarchical | Estimated)  # refused when the method was made
     if isinstance(given, Poisson):
         given.refuse_other_than(cells)
@@ -309,7 +309,7 @@ def _exact_marginals(problem: ReleasedSum, state: _State) -> dict[Margin, Margin
 
 
 def own_decide(problem: TreeProblem) -> bool:
-    """Return True if the mode of every summed total equals its own noisy count."""
+    """Return True if the mode of every total that was estimated from two sources equals the total's own noisy count."""
     nested, cells = problem.nested, problem.nested.cells
     law_at = {canonical(cells, header.margin): header.law for header in problem.headers}
     laws, parts = [law_at[margin] for margin in nested.margins], np.diff(nested.child_ptr)

@@ -28,17 +28,17 @@ class SolvedTree:
     Attributes
     ----------
     search
-        What found them.
+        The search that found them.
     tops
-        The solutions, with their weights and how many draws come from each.
+        The solutions, with the weight of each and the number of draws that come from it.
     top
         The top of a tree that is cut; None of a whole tree.
     record
-        What a reader must know of the prior.
+        Entries on the prior for the posterior's record.
     varying
-        Where the solutions of a whole tree differ, as `mixed_marginals` has it.
+        Numbers `first` and `parents` of the nodes in which solutions of a whole tree differ; see `mixed_marginals`.
     best
-        A most probable vector of counts, where it was asked for and is found already.
+        A most probable vector of counts, if it was requested and has been found.
     """
 
     search: SolutionSearch
@@ -49,13 +49,13 @@ class SolvedTree:
     best: NDArray | None = None
 
     def stats(self, rounding: float, draws: int, *, whole: bool = True) -> dict:
-        """Return the record of draws, with a bound on the mass that rounding changed."""
+        """Return the figures of the draws for the record, with a bound on the mass that rounding changed."""
         dropped = min(float(sum(w * top.dropped for w, top, _ in self.tops)) + rounding, 1.0)
         return {**stats_of(dropped, self.search.deepest, draws, interrupted=not whole), **self.record}
 
 
 def stats_of(dropped: float, depth: float, draws: int, *, interrupted: bool) -> dict:
-    """Return the record of draws of a tree."""
+    """Return the figures of a tree's draws as a dict for the record."""
     return {"dropped_mass": dropped, "table_depth": depth, "draws": draws, "interrupted": interrupted}
 
 
@@ -64,7 +64,7 @@ Integers = NDArray[np.int64]
 
 
 class NodeTable(NamedTuple):
-    """A table of a part's nodes: its file, the nodes' positions in the part, and its key and attribute columns."""
+    """A table of a part's nodes: the file, the positions of the nodes in the part, and key and attribute columns."""
 
     file: str
     nodes: Integers
@@ -72,7 +72,7 @@ class NodeTable(NamedTuple):
 
 
 class AreaParts(NamedTuple):
-    """Pairs of an area and a leaf of a part that lies in it, as positions."""
+    """Pairs of an area and a leaf of a part inside the area, as positions."""
 
     rows: Integers
     leaves: Integers
@@ -80,12 +80,12 @@ class AreaParts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartGiven:
-    """The subtrees of a part, and the tables that are written of them.
+    """Subtrees of some parts, and the tables that are to be written about them.
 
     Attributes
     ----------
     parts
-        Subtrees, and what is above them.
+        Subtrees, each with the message from above its roots.
     summaries
         A table for each margin.
     drawn
@@ -104,14 +104,14 @@ class PartGiven:
 
 
 class PartTables(NamedTuple):
-    """The tables of a part, and its sums over areas.
+    """The tables of some parts, and the sums of their counts over areas.
 
     Attributes
     ----------
     files
         Parquet files by name.
     rows, sums
-        Of the table of areas, and draws of what the part adds to them `(rows, draws)`.
+        Rows of the table of areas, and draws `(rows, draws)` of the part's contributions to them.
     means
         Posterior means of all its nodes; not finite where numbers do not hold a marginal.
     rounding
@@ -126,7 +126,7 @@ class PartTables(NamedTuple):
 
 
 def tables_of_part(given: PartGiven) -> PartTables:
-    """Draw the counts of a part given those above it, and make its tables."""
+    """Draw the counts of parts given those above them, and return the tables of the parts."""
     found = [draw_part(item) for item in given.parts]
     every = Marginals(*joined_marginals([below.marginals for below in found]))
     figures = every.describe(given.level)
@@ -159,7 +159,7 @@ def _written(folder: Path, file: str, columns: Columns) -> tuple[str, bytes]:
 
 
 def joined_marginals(pieces: Sequence[Exact]) -> Exact:
-    """Return marginals end to end."""
+    """Return the marginals of several pieces as one array, end to end."""
     starts = np.cumsum([0, *(start[-1] for start, _, _ in pieces)])
     start = np.concatenate([[0], *(own[1:] + before for (own, _, _), before in zip(pieces, starts))])
     return start, np.concatenate([p[1] for p in pieces]), np.concatenate([p[2] for p in pieces])

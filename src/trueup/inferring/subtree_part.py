@@ -47,17 +47,17 @@ class SubtreePart:
     child_ptr, factors
         Their nodes, in level order.
     leaves
-        How many of its nodes, the last ones, are of the tree's last level.
+        Number of nodes, the last ones of the part, on the tree's last level.
     tolerance
-        Of the posterior mass that may be dropped, this part's share.
+        This part's share of the posterior mass that may be dropped.
     above, asked
         `(roots,)` the tilts above the roots, and `(roots, PROBES)` those at which the top asks for bounds; 0 until it is solved.
     evidence_above
-        `(roots,)` log evidence of what is above each root, as far as it is known.
+        `(roots,)` log evidence of the values above each root, as far as it is known.
     passes
-        How often messages may be passed up to widen windows.
+        Largest number of passes up, which widen windows.
     components, log_weights
-        Where what is below a root follows a mixture: the fields `SPLIT` under each of the components, and the log weights
+        If the counts below a root follow a mixture: the fields `SPLIT` under each of the components, and the log weights
         `(components,)`. The nodes below the roots are then leaves.
     tau
         Tilts of its nodes under each component, if these were found before.
@@ -76,7 +76,7 @@ class SubtreePart:
     tau: Sequence[Reals] = ()
 
     def tilted(self) -> Iterator[tuple[Tilted, Subtrees]]:
-        """Yield the windows, the tilts and the moments of messages under each component."""
+        """Yield, for each component, the factors with windows and tilts, and the moments of messages."""
         roots = slice(len(self.above))
         for at, split in enumerate(self.components or (None,)):
             own = self.factors if split is None else self.factors._replace(**dict(zip(SPLIT, split)))
@@ -86,7 +86,7 @@ class SubtreePart:
             yield tilted, known
 
     def solve(self) -> list[Solved]:
-        """Pass messages up to the roots, under each component."""
+        """Return, for each component, the tree with messages sent up to the roots."""
         plan = plan_pairs(self.child_ptr)
         return [
             settle_tilts(plan, one, self.tolerance, self.evidence_above, self.passes)
@@ -119,7 +119,7 @@ class FromAbove(NamedTuple):
     kind: type
 
     def on(self, solved: Solved) -> list[Reals]:
-        """Place the weights on the windows of the roots' messages."""
+        """Return the weights placed on the windows of the roots' messages."""
         messages = solved.messages
         return [
             _on_window(w, int(offset - messages.offset[v]), len(array_of(messages.masses, v)))
@@ -140,7 +140,7 @@ class Components(NamedTuple):
 
     @classmethod
     def of(cls, part: SubtreePart, known: FromAbove) -> Components:
-        """Solve a part, and weigh its components root by root."""
+        """Return a part solved under each component, with the probabilities of the components root by root."""
         each = part.solve()
         weights = [known.on(solved) for solved in each]
         if len(each) == 1:
@@ -178,7 +178,7 @@ class Components(NamedTuple):
         return out
 
     def _chosen(self, given: Integers, rng: np.random.Generator) -> Integers:
-        """Draw a component for each of a root's counts `(roots, draws)`."""
+        """Draw a component of the mixture for each of the roots' counts `(roots, draws)`."""
         weights = np.zeros((len(self.each), *given.shape))
         for j, solved in enumerate(self.each):
             for r, counts in enumerate(given):
@@ -198,7 +198,7 @@ class Below(NamedTuple):
 
 
 def look_at_part(part: SubtreePart) -> tuple[NDArray[np.bool_], bool, Subtrees, list[Reals]]:
-    """Return the leaves with too short tables, whether windows hold every count, the roots' moments, and tilts."""
+    """Return leaves with too short tables, True if windows hold every count, the roots' moments, and tilts."""
     found, roots = list(part.tilted()), slice(len(part.above))
     soon = [end_too_soon(part.child_ptr, one) & (one.low <= one.high).all() for one, _ in found]
     least = [
@@ -215,9 +215,7 @@ def look_at_part(part: SubtreePart) -> tuple[NDArray[np.bool_], bool, Subtrees, 
 
 
 def send_part(part: SubtreePart) -> tuple[list[Roots], Reals, NDArray[np.bool_], Integers]:
-    """Return, under each component, the messages of a part's roots, and their log evidence `(components, roots)`; the nodes whose
-    tables end too soon, and the sizes of windows that hold those of all components.
-    """
+    """Return messages of a part's roots and their log evidence by component, nodes with too short tables, and window sizes."""
     each, n = part.solve(), len(part.factors.lower)
     short = [too_short(part.child_ptr, one, part.tolerance, part.evidence_above) for one in each]
     low = np.array([one.messages.offset[:n] for one in each])
@@ -228,7 +226,7 @@ def send_part(part: SubtreePart) -> tuple[list[Roots], Reals, NDArray[np.bool_],
 
 
 def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
-    """Return marginals and draws of a part's counts, given what is above its roots."""
+    """Return marginals and draws of a part's counts, given the message from above the part's roots."""
     part, known = item
     components, rng = Components.of(part, known), np.random.default_rng(known.seed)
     draws = known.counts.shape[1]
@@ -258,7 +256,7 @@ def expected_of(solved: Solved, exact: Exact) -> Reals:
 
 
 def _on_window(weights: Reals, shift: int, size: int) -> Reals:
-    """Place weights on a window, and leave out those outside it."""
+    """Return weights on another window, without those that lie outside it."""
     out, first, last = np.zeros(size), max(shift, 0), min(shift + len(weights), size)
     if first < last:
         out[first:last] = weights[first - shift : last - shift]

@@ -1,4 +1,4 @@
-"""Markov chains with relaxed copies, for published sums whose narrow ranges leave moves no room.
+"""Markov chains with relaxed copies, for published sums whose ranges are so narrow that few moves are possible.
 
 Ranges of crossing sums may leave a table so little room that no single move is allowed, though there are many tables. Each
 chain then gets copies on *rungs*: on rung k a published sum may miss its range by d counts (at most `MOST_MISSED`) at a
@@ -41,7 +41,7 @@ def may_relax(rows: Rows) -> bool:
 
 
 def _sums(rows: Rows) -> NDArray[np.int64]:
-    """Return the rows that are listed between limits and hold several cells."""
+    """Return the rows that have tabulated laws between finite limits and contain several cells."""
     cells, factors = np.bincount(rows.row, minlength=len(rows.factors)), rows.factors
     return np.flatnonzero((factors[:, TABLED] != 0) & np.isfinite(factors[:, HIGH]) & (cells > 1))
 
@@ -61,7 +61,7 @@ def penalties(sums: int) -> list[float]:
 
 
 def relaxed(rows: Rows, penalty: float) -> Rows:
-    """Return the factors under which published sums may miss their ranges, `penalty` nats for each count."""
+    """Return factors under which published sums may miss their ranges, at a penalty of `penalty` nats per count."""
     factors, tables, size, known = rows.factors.copy(), [rows.table], len(rows.table), {}
     missed = penalty * np.arange(1, MOST_MISSED + 1)
     for r in _sums(rows):
@@ -79,7 +79,7 @@ def relaxed(rows: Rows, penalty: float) -> Rows:
 
 
 def rungs_of(rows: Rows) -> list[Rows]:
-    """Return the factors of all rungs, of which the first are the posterior's."""
+    """Return the factors of all rungs; those of the first rung are the posterior's."""
     return [rows, *(relaxed(rows, one) for one in penalties(len(_sums(rows))))]
 
 
@@ -100,7 +100,7 @@ class Ladder:
 
     @classmethod
     def of(cls, rungs: list[Rows], table: NDArray[np.int64]) -> Ladder:
-        """Place copies of a table on all rungs, which chains share."""
+        """Return a ladder with a copy of a table on each rung."""
         return cls(rungs, [table.copy() for _ in rungs])
 
     def walk(

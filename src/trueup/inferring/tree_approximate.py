@@ -85,18 +85,18 @@ WEAK = "These chains are weak: intervals are rough, and other seeds would move t
 
 @dataclass(frozen=True, eq=False)
 class ApproximateTree:
-    """A tree that is solved on grids of counts.
+    """A tree whose posterior is computed on grids of counts.
 
     Attributes
     ----------
     state, values, prior
         The problem, its values and its prior.
     progress
-        What is told.
+        Listener for progress.
     deadline
         When an answer must stand.
     replaced
-        Whether chains take the place of grids that are not soon found.
+        True if chains take the place of grids that are not found soon.
     """
 
     state: TreeState
@@ -106,7 +106,7 @@ class ApproximateTree:
     replaced: bool = False
 
     def drawn(self, draws: int, rng: np.random.Generator) -> Drawn:
-        """Draw the counts."""
+        """Return draws of the counts from messages on grids."""
         announce(self.progress, "approximate tier: computing the posterior")
         prior = self.state.prior
         grid = TreeGrid(self.state, self.values, self.deadline)
@@ -133,14 +133,14 @@ class ApproximateTree:
     def _given(
         self, grid: TreeGrid, split: Split, draws: int, rng: np.random.Generator, record: dict[str, Any]
     ) -> Drawn:
-        """Draw under a prior with given concentrations."""
+        """Return draws under a prior with given concentrations."""
         solved, moved = _refined(grid, split, draws, self.progress)
         return self._drawn([(solved, draws)], moved, draws, rng, record)
 
     def _estimated(
         self, grid: TreeGrid, splits: Splits, kinds: int, sample: FamilySample | None
     ) -> tuple[Splits, Estimate]:
-        """Find the mode of the hyperparameters, and the curvature there."""
+        """Return the splits with the mode of their hyperparameters, and the curvature at the mode."""
         grid.step = ESTIMATING
         theta, guess, few = start_of(splits)
         # Many families inform what is sought: the mode's neighbourhood, and one kind of parts, will do.
@@ -174,7 +174,7 @@ class ApproximateTree:
         draws: int,
         rng: np.random.Generator,
     ) -> tuple[Iterable[Part], Reals]:
-        """Weigh hyperparameters about the mode by posterior density; solve each by one upward pass on the mode's grids."""
+        """Return solutions about the mode with numbers of draws, and log weights; each takes one pass on the mode's grids."""
         if not free.any():
             return [(mode, draws)], np.zeros(1)
         count = next(points for most, points in POINTS if len(grid.grids.x) <= most)
@@ -195,7 +195,7 @@ class ApproximateTree:
         rng: np.random.Generator,
         record: dict[str, Any],
     ) -> Drawn:
-        """Draw from every component of a mixture, in random order; `moved` is the error of the grids."""
+        """Return draws from every component of a mixture, in random order; `moved` is the error of the grids."""
         nested, found, done, points = self.state.problem.nested, [], 0, 0
         leaves, nodes = nested.nodes[-1], len(self.state.child_ptr) - 1
         announce(self.progress, "drawing counts")
@@ -225,7 +225,7 @@ class ApproximateTree:
 def _refined(
     grid: TreeGrid, split: Split, draws: int = 0, progress: Progress = silent
 ) -> tuple[Settled, float]:
-    """Solve on grids fine enough for draws, with at most `MOST_POINTS` points.
+    """Return a solution on grids that are fine enough for draws, with at most `MOST_POINTS` points, and the error of the grids.
 
     A grid takes about as long as the one before: twice the points, fewer moves. So the whole time is predicted.
     Return also by how much grids twice as coarse move means (sd and a tenth of a count): errors fall with the square of the gaps,
@@ -251,7 +251,7 @@ def _refined(
 
 @dataclass(frozen=True, eq=False)
 class ApproximateDraws:
-    """Draws of a tree's counts `(1, draws, n)` on grids, or by chains if the grids do not hold the posterior."""
+    """The task of drawing a tree's counts on grids, or by chains if the grids do not cover the posterior."""
 
     state: TreeState
     values: NDArray
@@ -261,7 +261,7 @@ class ApproximateDraws:
     deadline: Deadline
 
     def drawn(self) -> Drawn:
-        """Draw the counts by the deadline."""
+        """Return draws `(1, draws, n)` that are made by the deadline."""
         replaced, deadline = chains_take(self.state), self.deadline
         until = deadline.sooner(1 - FOR_CHAINS) if replaced else deadline
         try:
@@ -282,7 +282,7 @@ class ApproximateDraws:
             ) from None
 
     def by_chains(self) -> Drawn:
-        """Draw the counts by Markov chains; the record names their prior, and states whether they are weak.
+        """Return draws by Markov chains; the record names their prior, and states if they are weak.
 
         Raises
         ------

@@ -82,14 +82,14 @@ def estimate_from(
 
 @dataclass(frozen=True, eq=False)
 class Beginning:
-    """The tree on which the search for hyperparameters starts: a small tree, or a small sample of a large one."""
+    """The tree on which the search for hyperparameters starts: a small tree, or a small sample of a large tree."""
 
     search: SolutionSearch
     sample: FamilySample | None
     progress: Progress
 
     def chosen(self, splits: Splits, total: float | None) -> tuple[Splits, Ascent]:
-        """Return the splits and their mode, with two kinds of parts if that raises the log evidence by enough."""
+        """Return the splits and their mode, with two kinds of parts if these raise the log evidence enough."""
         theta, guess, few = start_of(splits)
         begun = self._ascend(splits, theta, guess, few)
         if total is None or (wider := splits.of_two_kinds(total)) is None:
@@ -123,7 +123,7 @@ class Beginning:
         return splits if self.sample is None else self.sample.splits(splits)
 
     def _start(self, wider: Splits, theta: NDArray, one: float) -> tuple[NDArray | None, int]:
-        """Return a start for two kinds if their log evidence exceeds or rises above that of one kind, and the points tried."""
+        """Return a start for two kinds of parts if they promise a higher log evidence than one kind, and the points tried."""
         search, seen = self.search.for_kinds(), self._seen(wider)
         for looks, ratio in enumerate(RATIOS, 1):
             matched = wider.with_kinds(*_matched(theta, wider.concentrations - 1, ratio))
@@ -136,7 +136,7 @@ class Beginning:
         return wider.with_kinds(theta, SOME, SMALL) if rises else None, looks + 1
 
     def _rises(self, wider: Splits, theta: NDArray) -> bool:
-        """Return True if the log evidence rises with the share of small parts."""
+        """Return True if the log evidence increases with the share of small parts."""
         try:
             return bool(self._objective(wider)(theta).gradient[-2] > wider.log_hyperprior(theta)[1][-2])
         except ConvergenceError:
@@ -144,7 +144,7 @@ class Beginning:
 
 
 def _matched(theta: NDArray, last: int, ratio: float) -> tuple[NDArray, float, float]:
-    """Return hyperparameters of two kinds of parts that vary as much as one kind with parameter `a`.
+    """Return hyperparameters of two kinds of parts that vary as much as parts of one kind with parameter `a`.
 
     With one, the mean square of parts is `1 + 1 / a` times their squared mean. With a share rho of none and others of parameter
     `a'` it is `(1 + 1 / a') / (1 - rho)`. Both are equal where `a' = a / (1 - p)` and `rho = p / (1 + a)`, for any `p` below 1:
@@ -156,7 +156,7 @@ def _matched(theta: NDArray, last: int, ratio: float) -> tuple[NDArray, float, f
 
 
 def until_given_up(solve: Callable[[NDArray], Found]) -> Callable[[NDArray], Found]:
-    """Return a `solve` that fails at once after `MAX_FAILED_SOLUTIONS` failures, because each takes as long as many successes."""
+    """Return a version of `solve` that fails at once after `MAX_FAILED_SOLUTIONS` failures, which take long."""
     failures = 0
 
     def solved(theta: NDArray) -> Found:
@@ -203,14 +203,14 @@ class FamilyOdds:
     sd: float
 
     def record(self, splits: Splits) -> dict:
-        """Return the entry of a posterior's record, by name."""
+        """Return the entry for the posterior's record, by name."""
         margin = splits.names[splits.concentrations - 1].partition(" of ")[2]
         name = f"spread of the log odds of small parts of {margin} between families"
         return {name: {"mode": self.sd, "sd": None, "shift": None}}
 
 
 def families_at(state: TreeState) -> int:
-    """Return the level whose counts are the sums of the last level."""
+    """Return the level whose counts are the parents of the last level's counts."""
     return len(state.problem.nested.margins) - 2
 
 
@@ -238,7 +238,7 @@ def log_weights(sd: float) -> Reals:
 def estimate_odds(
     search: SolutionSearch, splits: Splits, theta: Reals, cut: Partition, progress: Progress
 ) -> FamilyOdds | None:
-    """Estimate how much the odds of small parts vary between sums; return None if they do not vary.
+    """Return a tree whose odds of small parts vary between sums, with the estimated variation; None if there is none.
 
     `search` then solves for the mixture, if they do.
     """

@@ -67,7 +67,7 @@ class TreeExact(InferenceMethod):
     tolerance
         Largest posterior mass that windows and rounding may drop; exceeded, it refuses.
     mode
-        Whether to also find a most probable vector of counts; where the prior is estimated, given its parameters' mode.
+        True to also find a most probable vector of counts; if the prior is estimated, given the mode of its parameters.
     tier
         `exact`; `approximate`, messages on grids with a stated error, or where none are found chains of `histogram-gibbs`; or
         `auto`, exact where that takes little time.
@@ -179,7 +179,7 @@ class TreeExact(InferenceMethod):
     def _of_two_kinds_or_one(
         self, search: SolutionSearch, splits: Splits, draws: int, rng: np.random.Generator, progress: Progress
     ) -> SolvedTree:
-        """Solve under the prior with two kinds of parts if possible, else with one."""
+        """Return the tree solved under the prior with two kinds of parts if possible, else with one kind."""
         kinds = self.prior.most_kinds if isinstance(self.prior, Hierarchical) else 1
         try:
             return self._estimated(search, splits, draws, rng, progress, kinds=kinds)
@@ -253,7 +253,7 @@ class TreeExact(InferenceMethod):
         return SolvedTree(search, mixture.parts, top, record, (first, parents), best)
 
     def _cut_below(self, state: TreeState, level: int) -> Partition | None:
-        """Return the cut of a large tree whose top holds all levels with varying splits; None when only the mode is sought."""
+        """Return the cut of a large tree below all levels with varying splits; None if the mode is requested too."""
         if self.mode:
             return None
         return state.cut_below(level + 1, MAX_PART_NODES) if level and state.cut else state.cut
@@ -295,7 +295,7 @@ class TreeExact(InferenceMethod):
 
 
 def _begin_work(state: TreeState, values: NDArray, work: AllowedWork) -> None:
-    """Allow one pass with large tables, after freeing earlier ones."""
+    """Refuse exact messages if the leaves' windows are too wide, or if the first upward pass costs too much."""
     low, high = state.windows(values, np.full(len(state.child_ptr) - 1, DEPTHS[ROUGHLY]))
     leaves = state.problem.nested.at(state.problem.nested.margins[-1])
     work.refuse_wide(low[leaves], high[leaves])

@@ -66,7 +66,7 @@ class GridSolution(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """A solution together with its grids.
+    """A solution together with the grids on which it was computed.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class TreeGrid:
     step
         Gaps of grids, in standard scores of the marginal.
     first_rounds
-        How often grids are moved at first.
+        Number of times that grids are moved at first.
     sample
         The families that it is confined to, or None for the whole tree.
     """
@@ -125,7 +125,7 @@ class TreeGrid:
 
     @property
     def tree(self) -> TreeState:
-        """Return the tree that is solved: a sample, or the whole."""
+        """Return the tree that is solved: the sample if there is one, else the whole tree."""
         return self.sample or self.state
 
     @property
@@ -134,11 +134,11 @@ class TreeGrid:
         return len(self.tree.child_ptr) - 1
 
     def _of_plan(self, every: NDArray) -> NDArray:
-        """Return values `(nodes,)` of the whole tree summed to the solved nodes."""
+        """Return values of the whole tree's nodes at the solved nodes, with sums for partial sums."""
         return pair_sums(self.plan, every if self.sample is None else every[self.sample.nodes])
 
     def _windows(self) -> tuple[Integers, Integers]:
-        """Return bounds on the counts of all nodes of the whole tree, which leave out negligible counts."""
+        """Return bounds on the counts of all nodes of the whole tree, without counts of negligible likelihood."""
         problem = self.state.problem
         for depth in (VALUE_DEPTH_NATS, 30 * VALUE_DEPTH_NATS, 1e9):
             lower, upper = (side.astype(float) for side in reach_all(self.prior))
@@ -179,7 +179,7 @@ class TreeGrid:
         return out
 
     def solve(self, split: Split) -> GridSolution:
-        """Pass messages up the tree."""
+        """Return the messages of one pass up the tree."""
         if self.deadline.passed:
             raise OutOfTimeError
         factor = self.likelihood.copy()
@@ -189,7 +189,7 @@ class TreeGrid:
         return GridSolution(factor, up, evidence if np.isfinite(evidence) else -np.inf)
 
     def settle(self, split: Split, resolved: float = MAX_GAP_MASS) -> tuple[GridSolution, GridMarginals]:
-        """Solve on grids that are refined until their error is below `resolved`; also return the marginals of every node."""
+        """Return a solution on grids refined until their error is below `resolved`, and the marginals of every node."""
         begun = self.grids, self.likelihood, self.fitted
         for _ in range(ROUNDS if np.isfinite(self.fitted) else self.first_rounds):
             if not np.diff(self.grids.ptr).all():  # a window that ends before it begins
@@ -222,7 +222,7 @@ class TreeGrid:
         return self.fitted <= self.step and coarsest(ptr, x, found.p, found.scale) < widest
 
     def move(self, found: GridMarginals) -> None:
-        """Place grid points where the marginals have mass."""
+        """Place new grid points where the marginals have mass."""
         ptr, x = self.grids.ptr, self.grids.x
         points = zoom(self.plan, ptr, x, found.p, found.scale, self.low, self.high, self.step)
         self.grids, self.fitted = grids_of(self.plan, *points), self.step
@@ -238,7 +238,7 @@ class TreeGrid:
         return np.array([begin + mean, np.sqrt(square)], np.float64)[:, : self.nodes]
 
     def objective(self, splits: Splits, progress: Progress) -> Objective:
-        """Return a function for the log density of hyperparameters, its gradient, and the posterior of counts."""
+        """Return a function that computes log density, gradient and posterior counts at given hyperparameters."""
         evaluations = iter(range(1, 1 << 30))
 
         def density(theta: Reals) -> Density:
@@ -291,7 +291,7 @@ class TreeGrid:
 
 
 def _narrow(child_ptr: Integers, lower: Reals, upper: Reals) -> None:
-    """Tighten bounds from the root down, in place: a part is at most its sum minus the least counts of its siblings."""
+    """Tighten bounds from the root down, in place: a part is at most the sum minus the least counts of its siblings."""
     for v in np.flatnonzero(np.diff(child_ptr)):
         own = slice(child_ptr[v], child_ptr[v + 1])
         low, high = lower[own].copy(), upper[own].copy()

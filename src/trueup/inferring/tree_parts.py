@@ -65,14 +65,14 @@ MAX_LOST_MESSAGE_SHARE = 1e-3
 
 
 class Seen(NamedTuple):
-    """Windows and tilts of a tree, as chosen in a first look at its parts.
+    """Windows and tilts of a cut tree, chosen when all parts were looked at for the first time.
 
     Attributes
     ----------
     soon
         `(n,)` leaves whose tables end too soon.
     complete
-        Whether windows hold every count, so that deeper tables say nothing more.
+        True if windows hold every count, so that deeper tables add nothing.
     tilted
         Windows and tilts of the top tree, whose leaves stand for the parts' roots.
     tau
@@ -91,18 +91,18 @@ class Top(NamedTuple):
     Attributes
     ----------
     tree
-        What was cut.
+        The tree that was cut.
     below
         Log evidence of the parts.
     inner, each, within
-        Factors of the nodes above the roots; under each component of what is below, the roots' messages and log evidence
+        Factors of the nodes above the roots; under each component of the parts, the roots' messages and log evidence
         `(components, roots)`.
     short
         `(n,)` nodes whose tables end too soon.
     sizes
-        `(n,)` how many counts the window of each node below the top's leaves has.
+        `(n,)` number of counts in the window of each node below the top's leaves.
     evidence_above
-        `(roots,)` log evidence of what is above each root, as it was last told to the parts (nats).
+        `(roots,)` log evidence of the values above each root, as last sent to the parts (nats).
     """
 
     tree: CutTree
@@ -124,7 +124,7 @@ class Top(NamedTuple):
 
 
 def weighed(top: Top, log_weights: Reals) -> Top:
-    """Solve the top again with other mixture weights for the parts below each root."""
+    """Return the top solved again with other mixture weights of the parts below each root."""
     roots, below = mixed_roots(top.each, top.within + log_weights[:, None])
     solved = settle_tilts(top.solved.plan, with_leaves(top.inner, roots), top.tree.tolerance)
     parts = InTurn(lambda b: replace(top.parts[b], log_weights=log_weights), len(top.parts))
@@ -143,7 +143,7 @@ def mixture_weights(tops: Sequence[Weighted]) -> Reals:
 
 
 def narrowest(factors: Factors, parts: Sequence[SubtreePart], tops: Sequence[Weighted]) -> type:
-    """Return the smallest number type for drawn leaves that holds all their sums and squares."""
+    """Return the smallest integer type that holds all sums and squares of drawn leaves."""
     leaves = sum(parts[b].leaves for b in range(len(parts)))
     most = int(reach_all(uncoded(factors))[1][-leaves:].max(initial=0))
     total = max(int(top.messages.offset[0]) + len(array_of(top.messages.masses, 0)) for _, top, _ in tops)
@@ -161,9 +161,9 @@ class CutTree:
     tolerance
         Largest posterior mass that may be dropped.
     executor
-        Carries out what is done to parts.
+        Executor that works on the parts.
     components, log_weights
-        Where what is below a root follows a mixture: the fields `SPLIT` of all nodes under each component, and log weights.
+        If the counts below a root follow a mixture: the fields `SPLIT` of all nodes under each component, and log weights.
     """
 
     child_ptr: Integers
@@ -180,7 +180,7 @@ class CutTree:
         return slice(*self.cut.edges[[0, -1]].tolist())
 
     def look(self) -> Seen:
-        """Choose windows and tilts of the top, given those of every part."""
+        """Return windows and tilts of the top, given those of every part."""
         roots, n = self.roots, len(self.child_ptr) - 1
         soon, complete, every, each = np.zeros(n, bool), True, [], []
         alone = self._parts(np.zeros(n), np.zeros((n, PROBES)), np.zeros(n), self.tolerance, 1)
@@ -195,7 +195,7 @@ class CutTree:
         return Seen(soon, complete and hold_all(tilted), tilted, each)
 
     def up(self, seen: Seen, before: Reals | None = None) -> Top:
-        """Solve the top given the parts' messages, repeated for parts whose windows are too narrow.
+        """Return the top solved with the parts' messages; parts whose windows are too narrow are solved again.
 
         `before` is the evidence above the roots that was found with shallower tables.
         """
@@ -255,7 +255,7 @@ class CutTree:
         )
 
     def _short(self, solved: Solved, answers: Sequence[Any]) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
-        """Return the nodes with too short tables, and the sizes of windows below the top."""
+        """Return a mask of the nodes with too short tables, and the sizes of windows below the top."""
         n, last = len(self.child_ptr) - 1, self.roots.stop
         short, sizes = np.zeros(n, bool), np.zeros(n, np.int32)
         short[:last] = too_short(top_of(self.child_ptr, self.cut), solved, self.tolerance)
@@ -287,7 +287,7 @@ class CutTree:
     def items(
         self, below: Top, tops: Sequence[Weighted], rng: np.random.Generator
     ) -> tuple[Sequence[tuple[SubtreePart, FromAbove]], Exact, type, float]:
-        """Return the items of `draw_part`, marginals of the top, the type of counts, and a bound of the top's rounding."""
+        """Return the inputs of `draw_part`, marginals of the top, the type of counts, and a bound on the top's rounding error."""
         from_top = [downward(*top[:3]) for _, top, _ in tops]
         kind = narrowest(self.factors, below.parts, tops)
         known = list(self._from_above(tops, from_top, rng, kind))
@@ -302,7 +302,7 @@ class CutTree:
         rng: np.random.Generator,
         kind: type = np.int64,
     ) -> Iterator[FromAbove]:
-        """Yield the top's message to each part, given its messages down; leaves are drawn as numbers of a `kind`."""
+        """Yield the top's message to each part, given the messages down the top; leaves are drawn with the number type `kind`."""
         counts = drawn_from(tops, rng).T
         offsets = [top.messages.offset for _, top, _ in tops]
         roots = slice(*self.cut.edges[[0, -1]])
@@ -323,7 +323,7 @@ class CutTree:
     ) -> Sequence[SubtreePart]:
         """Return the parts of the cut, made one at a time; each may drop its nodes' share of a tolerance.
 
-        `tilts` and `asked` are of all nodes down to the roots, `evidence_above` of the roots; `tau` those that a look has found.
+        `tilts` and `asked` belong to all nodes down to the roots, `evidence_above` to the roots; `tau` comes from the first look.
         """
         leaves, n = np.diff(self.cut.leaves), len(self.child_ptr) - 1
 

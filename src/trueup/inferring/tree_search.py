@@ -55,7 +55,7 @@ DEEPEST_OF_KINDS, TRIES = WIDE + 1, 4
 
 
 class Attempt(NamedTuple, Generic[Outcome]):
-    """One solution: leaves with too short tables, its solver, and starting tilts for the next search."""
+    """One attempt to solve a tree: leaves with too short tables, a function that solves it, and tilts for the next attempt."""
 
     soon: NDArray[np.bool_]
     complete: bool
@@ -80,9 +80,9 @@ class SolutionSearch:
     mixture
         Splits, and log weights, that families of the last level may follow; those above have `splits`.
     reached, last, tries
-        Positions in `DEPTHS` of the deepest tables so far, and of those beyond which it gives up, or after so many solutions.
+        Positions in `DEPTHS` of the deepest tables so far and of the deepest tables allowed; largest number of solutions.
     work
-        What may be spent, and was.
+        Work that is allowed, and work that was done.
     """
 
     state: TreeState
@@ -105,7 +105,7 @@ class SolutionSearch:
         return self.state.child_ptr
 
     def of(self, sample: FamilySample) -> SolutionSearch:
-        """Return a search on a part of the tree."""
+        """Return a search on a sample of the tree."""
         return SolutionSearch(
             sample, self.values, self.executor, self.wanted, last=self.last, tries=self.tries, work=self.work
         )
@@ -118,7 +118,7 @@ class SolutionSearch:
 
     @property
     def may_be_whole(self) -> bool:
-        """Return True if a tree that is cut is small enough to be solved whole if its parts are not."""
+        """Return True if a cut tree is small enough to be solved whole when its parts cannot be solved."""
         return len(self.child_ptr) <= MOST_WHOLE_NODES
 
     @property
@@ -131,7 +131,7 @@ class SolutionSearch:
         return replace(self, last=DEEPEST_OF_KINDS, tries=TRIES)
 
     def whole(self, tolerance: float, passes: int = MOST_PASSES) -> Solved:
-        """Solve the whole tree at once."""
+        """Return the whole tree solved at once, with tables as deep as needed."""
         plan = plan_pairs(self.child_ptr)
 
         def attempt(factors: Factors) -> Attempt[Solved]:
@@ -145,7 +145,7 @@ class SolutionSearch:
         )
 
     def glance(self, splits: Splits, theta: NDArray) -> float:
-        """Return a lower bound on the log evidence at some hyperparameters, from the mass that windows hold."""
+        """Return a lower bound on the log evidence at some hyperparameters, from one pass with shallow tables."""
         quick = replace(self, splits=splits.parameters(theta), start=None, tries=1)
         try:
             return quick.whole(MAX_DROPPED_IN_FIRST_LOOK, passes=1).evidence
@@ -153,7 +153,7 @@ class SolutionSearch:
             return -np.inf
 
     def by_parts(self, cut: Partition, tolerance: float, most_lost: float = np.inf) -> Top:
-        """Solve the top of a cut tree, given the messages of its parts."""
+        """Return the top of a cut tree, solved with the messages of the parts."""
         above: list[NDArray] = []  # what shallower tables said of it
         splits = tuple(map(coded, self.splits or no_splits(len(self.depth))))
         self.splits = None if self.splits is None else splits  # pyright: ignore[reportAttributeAccessIssue]
@@ -181,7 +181,7 @@ class SolutionSearch:
         return self._deepened(tables, attempt, lambda top: top.short, tolerance, most_lost)
 
     def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
-        """Solve the whole tree at some hyperparameters, with new tilts."""
+        """Return the whole tree solved at some hyperparameters, with new tilts."""
         self.splits, self.start = splits.parameters(theta), None
         before = self.depth
         self.depth = before.copy()
@@ -191,7 +191,7 @@ class SolutionSearch:
             self.depth = before  # what one point far off takes, the next ones do not
 
     def objective(self, splits: Splits, progress: Progress) -> Objective:
-        """Return a function for the log density of hyperparameters, its gradient, and the posterior of counts."""
+        """Return a function that computes log density, gradient and posterior counts at given hyperparameters."""
 
         evaluations = count(1)
 
@@ -229,7 +229,7 @@ class SolutionSearch:
         tolerance: float,
         most_lost: float = np.inf,
     ) -> Outcome:
-        """Deepen tables that are too short, until the mass left out is within the tolerance.
+        """Return a solution with tables that are deepened until the mass left out is within the tolerance.
 
         It gives up once nearly all mass was dropped `most_lost` times in a row.
         """

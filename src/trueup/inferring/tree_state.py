@@ -57,7 +57,7 @@ class TreeState:
         return self.problem.child_ptr
 
     def flat_given_bounds(self, values: NDArray) -> TreeState:
-        """Return the state with a prior under which the total is flat given bounds of places, if it applies."""
+        """Return the state with a prior under which the total is flat despite bounds of places, where that applies."""
         return replace(self, total=total_of_tree(self.problem, self.prior, values))
 
     def add_prior(self, table: FactorTable, depth: float) -> None:
@@ -125,7 +125,7 @@ class TreeState:
         return cut_at(nested.child_ptr, nested.level_ptr, level, size) if 0 < level < last else None
 
     def factors(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
-        """Return the table of likelihood and prior of every node, to its depth; None if they do not fit in memory."""
+        """Return tables of likelihood and prior of all nodes, each to the node's depth; None if they do not fit in memory."""
         found = self.tables(values, depth, splits)
         return (
             None
@@ -134,7 +134,7 @@ class TreeState:
         )
 
     def tables(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
-        """Return the tables of likelihood and prior, without the divisors for two kinds of parts."""
+        """Return tables of likelihood and prior of all nodes, without the normalising factors for two kinds of parts."""
         problem = self.problem
         table = FactorTable(*problem.whole_bounds(values))
         try:
@@ -156,7 +156,7 @@ class TreeState:
         return factors if self._entries(low, high) <= MOST_ENTRIES else None
 
     def windows(self, values: NDArray, depth: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the windows `(nodes,)` of tables to each node's depth, computed before any table is made."""
+        """Return the windows `(nodes,)` that tables to each node's depth will have, without making any table."""
         problem = self.problem
         low, high = problem.whole_bounds(values)
         for header, nodes, part in zip(problem.headers, problem.nodes, problem.parts(values)):
@@ -167,7 +167,7 @@ class TreeState:
         return bounds(problem.child_ptr, low, high)
 
     def _entries(self, low: NDArray, high: NDArray) -> int:
-        """Return the largest number of table entries of leaves that are in memory together."""
+        """Return the largest number of leaves' table entries that are in memory at the same time."""
         edges = self.cut.leaves if self.cut else self.problem.nested.level_ptr[-2:]
         before = np.concatenate([[0], np.cumsum((high - low + 1).clip(0))])
         return int(np.diff(before[edges]).max())
@@ -194,7 +194,7 @@ def reach_of(law: Law, published: NDArray, depth: float | NDArray) -> tuple[NDAr
 
 
 def _reach(law: Law, depth: float) -> float:
-    """Return the noise whose mass is `exp(-depth)` of that at zero, found by doubling, for laws without a formula."""
+    """Return the noise with a mass of `exp(-depth)` times that at zero, found by doubling, for laws without a formula."""
     wide, top = 1.0, float(law.logpmf(np.zeros(1))[0])
     while wide < OPEN and top - float(law.logpmf(np.full(1, wide))[0]) < depth:
         wide *= 2
@@ -204,7 +204,7 @@ def _reach(law: Law, depth: float) -> float:
 def _cut_ends(
     published: NDArray, wide: float | NDArray, least: NDArray, most: NDArray
 ) -> tuple[NDArray, NDArray]:
-    """Return the window without the counts that are further from a value than given distances."""
+    """Return windows without the counts that are further from the published value than a given distance."""
     return (
         np.maximum(least, np.floor(published - wide).astype(np.int64)),
         np.minimum(most, np.ceil(published + wide).astype(np.int64)),
@@ -279,7 +279,7 @@ def holds_all_levels(nested: NestedTree) -> bool:
 
 
 def by_margin(nested: NestedTree, start: NDArray, offset: NDArray, masses: NDArray) -> dict:
-    """Split the nodes' marginals by margin, in the order of its groups."""
+    """Return a dict of the marginals by margin, in the order of each margin's groups."""
     result = {}
     for margin, nodes in zip(nested.margins, nested.nodes):
         sizes = np.diff(start)[nodes]

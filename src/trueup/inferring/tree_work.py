@@ -68,11 +68,11 @@ class AllowedWork:
     Attributes
     ----------
     seconds
-        Of a processor that evaluations of hyperparameters may take together.
+        Processor seconds that evaluations of hyperparameters may take together.
     deadline, share
-        Of the command, and how much of its time may be spent: the rest is left for grids.
+        Deadline of the command, and the share of its time that may be spent; the rest is left for grids.
     tries
-        How often tables are deepened for one point of the hyperparameters.
+        Number of times that tables may be deepened for one point of the hyperparameters.
     ended, times
         Reading of the processor's clock after the last evaluation, and seconds of each but the first.
     """
@@ -86,7 +86,7 @@ class AllowedWork:
 
     @classmethod
     def of(cls, nodes: int, deadline: Deadline) -> AllowedWork:
-        """Return the time allowed for a tree of so many nodes."""
+        """Return the time allowed for a tree with a given number of nodes."""
         return cls(BASE_SECONDS + SECONDS_A_NODE * nodes**1.5, deadline, GRID_TIME_SHARE, MAX_DEPTHS_TRIED)
 
     def refuse_wide(self, low: NDArray, high: NDArray) -> None:
@@ -95,17 +95,17 @@ class AllowedWork:
             raise TooCostly
 
     def begin_pass(self, multiplications: float) -> None:
-        """Check that one more upward pass is allowed."""
+        """Refuse one more upward pass if it would take longer than the time allowed."""
         if multiplications > MULTIPLICATIONS_PER_SECOND * min(self.seconds, self.deadline.left(self.share)):
             raise TooCostly
 
     @property
     def usual(self) -> float:
-        """Return the seconds that the last points of the hyperparameters took; 0 if there were none."""
+        """Return the shortest time (seconds) of the latest points of the hyperparameters; 0 if there are none."""
         return min(self.times[-JUDGED:], default=0.0)
 
     def end_evaluation(self) -> None:
-        """Count one point of the hyperparameters."""
+        """Record the time of one point of the hyperparameters; refuse to go on if all points are predicted to take too long."""
         now = time.process_time()
         if self.ended is not None:
             self.times.append(now - self.ended)
@@ -119,7 +119,7 @@ class AllowedWork:
 def in_turn(
     thetas: Reals, deadline: Deadline, progress: Progress, drawn_in: float
 ) -> Iterator[tuple[int, Reals]]:
-    """Yield the points of a mixture with their numbers, and predict the remaining time from the second on.
+    """Yield number and hyperparameters of each point of a mixture, and announce the remaining time from the second on.
 
     Drawing takes as long as `drawn_in` points.
     """
@@ -140,7 +140,7 @@ def spent_exactly(deadline: Deadline) -> ConvergenceError:
 
 
 def pass_cost(child_ptr: Integers, low: NDArray, high: NDArray) -> float:
-    """Estimate the multiplications of one upward pass through a tree with windows `low..high`.
+    """Return an estimate of the number of multiplications of one upward pass through a tree with windows `low..high`.
 
     Examples
     --------
@@ -173,7 +173,7 @@ class FamilySample(TreeState):
     Attributes
     ----------
     nodes, kept_children
-        Which nodes remain, in order, and their children among themselves.
+        Nodes that remain, in order, and child pointers among these nodes.
     """
 
     nodes: Integers
@@ -186,7 +186,7 @@ class FamilySample(TreeState):
 
     @classmethod
     def of(cls, state: TreeState, enough: int) -> FamilySample | None:
-        """Take a sample of at most about `enough` counts on each level; return None if the tree is small enough."""
+        """Return a sample with about `enough` counts on each level at most; None if the tree is small enough."""
         nested = state.problem.nested
         if np.diff(nested.level_ptr).max() <= enough:
             return None
@@ -210,14 +210,14 @@ class FamilySample(TreeState):
         return cls(state.problem, state.prior, None, state.total, np.concatenate(levels), child_ptr)
 
     def splits(self, whole: Splits) -> Splits:
-        """Return the prior of the sample."""
+        """Return the prior's splits for the nodes of the sample."""
         each = ("free", "level", "log_share", "covariates", "category")
         return replace(
             whole, child_ptr=self.child_ptr, **{name: getattr(whole, name)[self.nodes] for name in each}
         )
 
     def factors(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
-        """Return the sample's tables as `TreeState.factors` does, with bounds from what is left out."""
+        """Return the sample's tables as `TreeState.factors` does, with bounds from the nodes that are left out."""
         key = id(values), depth.tobytes()
         if (
             key not in self._made
@@ -234,7 +234,7 @@ class FamilySample(TreeState):
 
     @cached_property
     def _made(self) -> dict[tuple[int, bytes], Factors | None]:
-        """Return the last factors, without splits."""
+        """Return the cache of the tables made last, without splits."""
         return {}
 
     def _without_splits(self, values: NDArray, depth: NDArray) -> Factors | None:
@@ -249,7 +249,7 @@ class FamilySample(TreeState):
         """Do nothing, because contradictions are found when the whole tree is solved."""
 
     def record(self, splits: Splits) -> dict[str, list[int]]:
-        """Return, for each concentration, how many parts with siblings the sample and the whole tree have."""
+        """Return, by concentration, the number of parts with siblings in the sample and in the whole tree."""
         used, every = self.splits(splits).families(), splits.families()
         return {
             str(margin): [int(some), int(all_)]

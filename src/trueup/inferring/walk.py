@@ -39,22 +39,22 @@ SURVEYED_MOVES_PER_PATTERN = 300
 
 @dataclass(eq=False)
 class Walk:
-    """The Markov chains of one problem, with their states and adapted moves.
+    """The Markov chains on the tables of one problem, with their states and adapted moves.
 
     Attributes
     ----------
     problem, moves, joined
-        The posterior as rows, what a chain may do, and whether that is proved to reach every table.
+        The posterior as rows, the moves of a chain, and the proofs that these reach every table.
     rngs, points
         A generator and a table `(n,)` of each chain.
     watched
         Rows of the sums that diagnostics watch.
     spans, shares, worth, far
-        What was learnt of cells and of patterns of moves.
+        Settings learnt for cells and for patterns of moves.
     moved, sweeps, left
-        Share of steps of the last run that moved, sweeps in all, and which cells were ever seen to move.
+        Share of steps of the last run that moved, number of all sweeps, and a mask of the cells that have moved.
     limit, seconds
-        Until when they may run; seconds of a processor of a sweep of one chain, in the last run.
+        Time limit of the chains; processor seconds for a sweep of one chain in the last run.
     ladders
         Each chain with relaxed copies, once they are needed: its sweeps are then exchanges with them.
     """
@@ -92,7 +92,7 @@ class Walk:
         rngs,
         deadline: Deadline | None = None,
     ) -> Walk:
-        """Choose moves and dispersed starts."""
+        """Return the chains of a problem, with chosen moves and dispersed starting tables."""
         active = np.flatnonzero(problem.box[0] < problem.box[1])
         level = state.cells.tree.level
         margins = (*(h.margin for h in state.headers), *(b.margin for b in state.constraints.bounds))
@@ -114,7 +114,7 @@ class Walk:
         return Tuning(self.spans, self._turns(), self._chances())
 
     def _turns(self) -> NDArray[np.int64]:
-        """Return cells in numbers proportional to their variances, because wide posteriors need more steps."""
+        """Return the active cells, each repeated in proportion to its variance, because wide posteriors need more steps."""
         active = self.moves.active
         variance = self.spans[active] ** 2
         often = np.maximum(variance / variance.mean(), MIN_RELATIVE_TURNS)
@@ -127,7 +127,7 @@ class Walk:
         return np.cumsum(worth / worth.sum() + may / may.sum())
 
     def run(self, count: int, thin: int, tell: Progress = lambda done, of: None) -> NDArray[np.int64]:
-        """Move every chain on; return `(chains, count, n)`."""
+        """Return tables `(chains, count, n)` from all chains, which continue from their last states."""
         _, _, tuning = self.problem.rows, self.problem.fixed, self.tuning  # made before threads
         chains = len(self.points)
         tables = np.zeros((chains, count, self.problem.n), np.int64)
@@ -150,7 +150,7 @@ class Walk:
         return tables
 
     def _chain(self, chain: int, tuning: Tuning, thin: int, out: NDArray, done: list[int]) -> NDArray:
-        """Move one chain, some draws at a time."""
+        """Write the tables of one chain to `out`, some draws at a time; return a tally of its moves."""
         drawn, some, tally = 0, 1, np.zeros((3, len(self.shares)))
         while drawn < len(out) and not self.stopped:
             began, count = time.monotonic(), min(some, len(out) - drawn)
@@ -171,11 +171,11 @@ class Walk:
 
     @property
     def sweeps_at_once(self) -> int:
-        """Return the sweeps of a chain that count as one: those of all rungs between two exchanges."""
+        """Return the number of sweeps that make one recorded sweep: those of all rungs between two exchanges."""
         return SWEEPS * len(self.ladders[0].rungs) if self.ladders else 1
 
     def relax(self) -> bool:
-        """Give each chain relaxed copies, if it has none and that may help; return True if it was done."""
+        """Give each chain relaxed copies if that may help; return True if it was done now."""
         if self.ladders or not may_relax(self.problem.rows):
             return False
         rungs = rungs_of(self.problem.rows)
@@ -183,12 +183,12 @@ class Walk:
         return True
 
     def warm_up(self) -> None:
-        """Run a few short runs to adapt the size of each cell's moves and the choice of patterns."""
+        """Make a few short runs, which adapt the size of each cell's moves and the choice of patterns."""
         for _ in range(WARM_UP_RUNS):
             self.tune(self.run(25, 2))
 
     def tune(self, run: NDArray[np.int64]) -> None:
-        """Adapt the size of moves from a run, and prefer patterns that move their cells far."""
+        """Adapt the size of moves to a run, and prefer patterns that move cells far."""
         self.spans = np.maximum(2 * run.astype(float).std(axis=(0, 1)), 1.0)
         self.worth = self.far / np.array([1, 2, 4, 4])[self.moves.kinds] + 1e-12
 

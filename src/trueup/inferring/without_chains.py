@@ -45,13 +45,13 @@ class Weighed(NamedTuple):
     masses: NDArray[np.float64]
 
     def draw(self, draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return `(draws, f)` independent draws."""
+        """Return independent draws `(draws, f)` of the component's free cells."""
         at = np.searchsorted(np.cumsum(self.masses), rng.random(draws), side="right")
         return self.tables[np.minimum(at, len(self.tables) - 1)]
 
 
 def weigh(part: IndependentPart, most: int) -> Weighed | None:
-    """List a component's tables with their weights; return None if there are more than `most`.
+    """Return all tables of a component with their weights; None if there are more than `most`.
 
     No table has a probability where none is possible: then there are none.
     """
@@ -149,14 +149,14 @@ class SpreadSum(NamedTuple):
     masses: NDArray[np.float64]
 
     def draw(self, draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return `(draws, k)` independent draws."""
+        """Return independent draws `(draws, k)` of the component's cells."""
         at = np.searchsorted(np.cumsum(self.masses), rng.random(draws), side="right")
         sums = self.low + np.minimum(at, len(self.masses) - 1)
         return rng.multinomial(sums, rng.dirichlet(np.ones(len(self.cells)), draws))
 
 
 def spread_sum(part: IndependentPart) -> SpreadSum | None:
-    """Return the law of a component's sum; None if its counts have other rules, or the law is too wide for a table.
+    """Return the law of a component's sum of counts; None if other rules hold, or the law is too wide for a table.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def _bounds(rows: Rows) -> tuple[int, int] | None:
 
 
 def _window(log, low: int, high: int) -> tuple[int, int] | None:
-    """Return the range of log masses within `SUM_DEPTH_NATS` of the largest; None if it is longer than `MAX_SUMS`.
+    """Return the first and last position of log masses within `SUM_DEPTH_NATS` of the largest; None if there are too many.
 
     A concave sequence rises up to its mode and falls from there: both ends and the mode are found by halving.
     """

@@ -46,7 +46,7 @@ class Means(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class WantedAreas:
-    """Areas that cut across the hierarchy, and the margin of the last level to sum over each."""
+    """Areas that cut across the hierarchy, and the margin of the last level that is summed over each area."""
 
     cells: Cells
     table: AreaTable
@@ -54,19 +54,19 @@ class WantedAreas:
 
     @classmethod
     def of(cls, cells: Cells, table: AreaTable) -> WantedAreas:
-        """Keep some attributes of areas; refuse to sum over an attribute whose values overlap."""
+        """Return areas with the attributes that are asked for; refuse to sum over an attribute whose values overlap."""
         margin = cells.margin(Margin(cells.tree.levels[-1], table.by))
         refuse_overlapping(cells, margin)
         return cls(cells, table, margin)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the number of areas, and of each attribute's values."""
+        """Return the numbers of areas and of each kept attribute's values."""
         return (len(self.table.names), *self.cells.margin_shape(self.margin)[1:])
 
     @cached_property
     def by_place(self) -> tuple[Integers, Integers]:
-        """Return the places of all pairs in order, and the positions of these pairs."""
+        """Return the places of all pairs of area and place in ascending order, and the positions of these pairs."""
         order = np.argsort(self.table.leaf, kind="stable")
         return self.table.leaf[order], order
 
@@ -89,13 +89,13 @@ class WantedTables:
     Attributes
     ----------
     measured
-        What it was made from.
+        Measurements from which the posterior was computed.
     draws, level
         Number of draws, and the probability of intervals.
     areas
         Areas off the hierarchy, if there are any.
     keep_draws
-        Whether draws are written.
+        True if draws are written.
     """
 
     measured: Measurements
@@ -119,7 +119,7 @@ class WrittenParts(WantedTables):
 
     @cached_property
     def groups(self) -> list[Integers | None]:
-        """Return for each margin the group of each of its nodes; None where the order is the same."""
+        """Return, for each margin, the group of every node; None if nodes and groups have the same order."""
         starts = zip(self.nested.orders, self.nested.level_ptr)
         return [
             None if order is None else np.argsort(order - start, kind="stable") for order, start in starts
@@ -166,7 +166,7 @@ class WrittenParts(WantedTables):
     def _labels(
         self, cut: Partition, blocks: range, number: int
     ) -> tuple[list[NodeTable], NodeTable | None, AreaParts]:
-        """Return the tables of some parts' summaries and draws, and where their leaves lie."""
+        """Return the tables of some parts' summaries and draws, and the areas in which the parts' leaves lie."""
         nodes, starts, tables = nodes_of(self.nested.child_ptr, cut, blocks), self.nested.level_ptr, []
         name, order, groups = f"part-{number:05d}.parquet", nodes, nodes
         for at, margin in enumerate(self.nested.margins):

@@ -42,7 +42,7 @@ MIN_LISTED_ESS = 100.0
 
 @dataclass(frozen=True, eq=False)
 class PlacesGiven:
-    """Some parts, and the tables to write of them.
+    """Some parts of a histogram, and the tables that are to be written about them.
 
     Attributes
     ----------
@@ -55,9 +55,9 @@ class PlacesGiven:
     level
         Probability of the intervals.
     number
-        Of these parts, for names of files.
+        Number of these parts in the names of files.
     keep_draws
-        Whether draws are written.
+        True if draws are written.
     """
 
     parts: Sequence[tuple[PartOfHistogram, NDArray]]
@@ -76,13 +76,13 @@ class PlacesDrawn(NamedTuple):
     files
         Parquet files by name.
     rows, sums
-        Of the table of areas, and draws of what the parts add to them `(rows, draws)`.
+        Rows of the table of areas, and draws `(rows, draws)` of the parts' contributions to them.
     means
         Posterior means of each table.
     roots
         Draws `(draws, places, n)` of the roots' tables.
     few
-        How many counts of the lowest places have too small an effective size.
+        Number of counts of the lowest places whose effective size is too small.
     """
 
     files: dict[str, bytes]
@@ -188,7 +188,7 @@ class WrittenHistogram(WantedTables):
         return self._drawn(above.record, float(np.sqrt(np.mean(off**2))), few)
 
     def _given(self, k: int, above: NDArray, seeds: Sequence[np.random.SeedSequence]) -> PlacesGiven:
-        """Return the parts of a task."""
+        """Return the parts that task number `k` draws, with draws of the tables at the parts' roots."""
         cut, (first, last) = self.cut, self.cut.runs[k]
         parts = [(cut.part(p, seeds[p]), above[:, p]) for p in range(first, last)]
         ends = cut.cells.tree.leaf_ptr(cut.level)[[first, last]] * cut.columns

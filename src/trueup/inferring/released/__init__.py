@@ -38,7 +38,7 @@ def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, I
     problem
         A release of two parts.
     drawn
-        Whether it was a multinomial draw (Algorithm 2) instead of the mode.
+        True if the release was a multinomial draw (Algorithm 2) instead of the mode.
 
     Notes
     -----
@@ -94,7 +94,7 @@ def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, I
 
 
 def _noisy_window(k: int, reach: int) -> Integers:
-    """Return the noisy counts near a released one, and all that would be released as zero."""
+    """Return noisy counts near the released count k, including negative ones down to -reach if k is small."""
     return np.arange(-reach if k <= reach else k - reach, k + reach + 1)
 
 
@@ -106,7 +106,7 @@ def _given(problem: ReleasedSum, law, true: Integers, noisy: Integers) -> Reals:
 
 
 def _release(problem: ReleasedSum, noisy: list[Integers], drawn: bool) -> Reals:
-    """Return the probability of the release given either noisy count."""
+    """Return the probability of the release for every pair of noisy counts of the two parts."""
     weights = [np.maximum(y, 0) for y in noisy]
     table = _release_table(problem, weights, drawn)
     if problem.empty == "uniform":
@@ -117,7 +117,7 @@ def _release(problem: ReleasedSum, noisy: list[Integers], drawn: bool) -> Reals:
 
 
 def _release_table(problem: ReleasedSum, weights: list[Integers], drawn: bool) -> Reals:
-    """Return the probability of the release given weights that are not all zero."""
+    """Return the probability of the release for every pair of weights that are not both zero."""
     first, second, k = *weights, problem.counts
     if drawn:
         return draw_table(first, second, k)
@@ -136,7 +136,7 @@ LOG_MASS_TOLERANCE = 1e-9
 
 
 def summed_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
-    """Tabulate the parts' laws, and the likelihood of the released total given the true total and the noisy parts' sum.
+    """Return tables of the parts' laws, and the likelihood of the released total given true total and sum of noisy parts.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def modes(law: Law, parts: Parts, own: Integers, sums: Integers) -> Integers:
 
 @lru_cache(maxsize=32)
 def _plateaus(law: Law, parts: Parts, widest: int) -> Integers:
-    """Return the first and last mode minus n*, for n from -widest to widest above n*, `(gaps, 2)`."""
+    """Return first and last mode relative to the noisy sum n*, for every gap n - n* from -widest to widest, as `(gaps, 2)`."""
     eta = noise_of_sum(parts, widest)
     return np.array([_plateau(law, eta, gap) for gap in range(-widest, widest + 1)])
 
@@ -193,7 +193,7 @@ def _kept_noise_of_sum(parts: Parts, distance: int) -> MassTable:
 
 
 def _plateau(law: Law, eta: MassTable, gap: int) -> tuple[int, int]:
-    """Return the first and last mode minus n*, for n at the given distance above n*."""
+    """Return first and last mode relative to n*, for one gap n - n* between the noisy total and the noisy sum."""
     between = np.arange(min(gap, 0), max(gap, 0) + 1)
     log = law.logpmf(gap - between) + eta.at(between)
     highest = np.flatnonzero(log >= log.max() - LOG_MASS_TOLERANCE)
@@ -201,7 +201,7 @@ def _plateau(law: Law, eta: MassTable, gap: int) -> tuple[int, int]:
 
 
 def own_decides(own, below, parts: int) -> bool:
-    """Return True if the mode is n itself except for gaps between n and n* of total probability `MAX_GAP_PROBABILITY`.
+    """Return True if the mode is the noisy total n, except for gaps between n and n* of negligible probability.
 
     By log-concavity it is if the log mass of the sum of the parts' noise is less steep at the largest gap than that of the
     total's noise at zero. Two-sided geometric sums of two parts or more are so at every gap, if no rate is above the total's.
@@ -230,7 +230,7 @@ def largest_released_as_zero(problem: ReleasedSum, own: Integers, sums: Integers
 
 
 def refuse_wide(entries: int) -> None:
-    """Refuse tables that are too large."""
+    """Refuse tables of a total and a sum of noisy parts that have too many entries."""
     if entries > MOST_ENTRIES:
         raise SpecError(
             f"the exact posterior needs a table of {entries:.2g} pairs of a total and a sum of noisy parts, which is "

@@ -29,7 +29,7 @@ _LEANS, _COARSE = 9, 8
 
 
 def redrawn_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
-    """Tabulate the laws of the parts and the total, tilted so that most proposals are accepted.
+    """Return tilted laws of the parts and the total, with tilts at which most proposals are accepted.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def redrawn_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
 
 
 def joint_likelihood(problem: ReleasedSum) -> tuple[Reals, int, int]:
-    """Return the log likelihood (and prior) of a true total N and a noisy sum n*: `(N, n*)`, and the first N and n*.
+    """Return the log likelihood of a true total N and a noisy sum n*, as a table `(N, n*)` with the first N and n*.
 
     One row where nothing but n* matters.
     """
@@ -83,14 +83,14 @@ def _follows_sum(problem: ReleasedSum) -> bool:
 
 
 def _given_sum(problem: ReleasedSum, noisy: Integers) -> Reals:
-    """Return the log of `eta(n* - m) / P(noise <= n*)`."""
+    """Return, for each noisy sum, the log probability that a posterior draw of the total is the released total."""
     far = int(np.abs(noisy).max()) + problem.trials
     eta = problem.sum_of_noise(far)
     return eta.at(noisy - problem.trials) - log_at_most(eta.at(np.arange(far + 2)), noisy)
 
 
 def _given_noisy_total(problem: ReleasedSum, true: Integers, noisy: Integers) -> Reals:
-    """Return the log of `sum_n p(n - N) p(n - m) eta(n* - m) / Z(n, n*)`, with Z the sum over all totals M >= 0."""
+    """Return log probabilities `(N, n*)` of the released total, given true total and noisy sum, summed over the noisy total."""
     m, law = problem.trials, problem.total_law
     own = np.arange(m - half_width(law), m + half_width(law) + 1)
     every = np.arange(max(m - 2 * half_width(law), 0), m + 2 * half_width(law) + 1)
@@ -132,7 +132,7 @@ class ModePosterior:
 
     @classmethod
     def of(cls, problem: ReleasedSum) -> ModePosterior:
-        """List the events of a release.
+        """Return the posterior of a release, with a list of the events that lead to it.
 
         Raises
         ------
@@ -174,7 +174,7 @@ def draw_posterior(
 
 
 def _tabulate_parts(problem: ReleasedSum) -> tuple[Tables, Total]:
-    """Tabulate the parts and the total."""
+    """Return tables of the parts' laws and of the total's likelihood."""
     if problem.listed:
         return summed_tables(problem)
     radius = problem.radius()

@@ -49,7 +49,7 @@ NOTHING = SplitEvents([], np.zeros(1), np.full(1, -1), np.zeros((1, 0), np.int64
 
 
 class SummedTreeChain:
-    """One Markov chain: true and noisy counts of all nodes, and for a random draw the u of each split.
+    """One Markov chain of true and noisy counts of all nodes and, for a random draw, the auxiliary u of each split.
 
     `log_likelihood` is exact: that of an enumeration of all noise.
     """
@@ -72,7 +72,7 @@ class SummedTreeChain:
         self.true = self._draw_true()
 
     def step(self) -> Integers:
-        """Draw noisy counts given true ones, then true counts given noisy ones; return all nodes' counts."""
+        """Draw noisy counts given true ones, then true counts given noisy ones; return the true counts of all nodes."""
         if self.log_likelihood(self.true) == -np.inf:
             raise far_apart()
         self._draw_noisy()
@@ -113,7 +113,7 @@ class SummedTreeChain:
         return table[:, at] if 0 <= at < table.shape[1] else np.zeros(len(table))
 
     def _read(self, node: int) -> NoisyReading:
-        """Return the likelihood of a node's noisy count, from its weight and the splits below it."""
+        """Return the likelihood of a node's noisy count, from the node's weight and the splits below the node."""
         true, law = int(self.true[node]), self.law.get(node)
         width = 0 if law is None else half_width(law)
         low, own = true - width, true + np.arange(-width, width + 1)
@@ -134,7 +134,7 @@ class SummedTreeChain:
         return NoisyReading(low, noise, least, table.reshape(-1, size))
 
     def _drawn_weights(self, node: int, law: Law, own: Integers, width: int) -> Reals:
-        """Return the probability of each posterior draw of a weight (Algorithm 1) given each noisy count."""
+        """Return the probability of each posterior draw of a weight (Algorithm 1) given each of the noisy counts."""
         drawn = np.arange(max(own[0] - width, 0), max(own[-1], 0) + width + 1)
         given = np.exp(law.logpmf(own[:, None] - drawn))
         if node not in self.below:
@@ -169,7 +169,7 @@ class SummedTreeChain:
     # --- from the root down ---------------------------------------------------------------------
 
     def _draw_noisy(self) -> None:
-        """Draw the noisy counts and weights of all nodes, from the tables that `log_likelihood` made."""
+        """Draw the noisy counts and weights of all nodes, from the tables that `log_likelihood` computed."""
         root, self.sums = self.reading[0], dict[int, int]()
         self.noisy[0] = root.low + self._choose(root.noise * (1.0 if self.settled[0] else self._root()))
         self.weight[0] = self.tree.counts[0]
@@ -212,7 +212,7 @@ class SummedTreeChain:
         raise far_apart()
 
     def _draw_event(self, split: ReleasedSplit, event: int, tails: list[Reals], at: int) -> bool:
-        """Draw noisy counts and weights in an event, repeated until their ties match; return False if they never do."""
+        """Draw noisy counts and weights in an event until the ties match the event; return False if they never match."""
         for _ in range(MAX_TIE_DRAWS):
             left, total, tied = at, 0, False
             for c, node in enumerate(split.children.tolist()):
@@ -231,14 +231,14 @@ class SummedTreeChain:
         return False
 
     def _choose(self, masses: Reals) -> int:
-        """Draw a position with probability in proportion to masses."""
+        """Draw a position with probability proportional to the masses."""
         running = np.cumsum(masses)
         if not running[-1] > 0:
             raise far_apart()
         return int(np.searchsorted(running, self.rng.random() * running[-1], side="right"))
 
     def _settle(self, node: int) -> None:
-        """Draw the u of a split for a random draw, or the order of its parts for a mode with shuffled ties."""
+        """Draw the auxiliary u of a split (for a random draw), or the order of its parts (for a mode with shuffled ties)."""
         member = self.member[node]
         k, a = self.tree.counts[member], self.weight[member]
         if self.tree.release == DRAWN:

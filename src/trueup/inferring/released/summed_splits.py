@@ -1,4 +1,4 @@
-"""Laws of the noisy counts of one released split's parts, where the parts influence other splits too.
+"""Laws of the noisy counts of one released split's parts, where these counts influence other splits too.
 
 Events as in `trueup.kernel.released.exact`, of which each is one product over the parts: those without ties, those with ties in
 the order of the phase of Finucan's algorithm that settled them, and that of weights that are all zero. The phase depends on the
@@ -30,7 +30,7 @@ ROUNDING = 1e-15
 
 
 class NoisyReading(NamedTuple):
-    """Probabilities `table[n - low, a - least]` of a node's weight and of the release below it, given its noisy count.
+    """Probabilities `table[n - low, a - least]` of a node's weight and of the release below, given the node's noisy count.
 
     `noise` holds the masses of its noisy count; weights that are not part of any split are one.
     """
@@ -42,17 +42,17 @@ class NoisyReading(NamedTuple):
 
     @property
     def weights(self) -> Integers:
-        """Return the weights of the columns."""
+        """Return the weight that belongs to each column of the table."""
         return self.least + np.arange(self.table.shape[1])
 
 
 class SplitEvents(NamedTuple):
-    """The events, in terms of noisy counts, that lead to one released split.
+    """The events, as ranges of noisy counts, that lead to one released split.
 
     Attributes
     ----------
     worth
-        Of each part, what its weights are worth in each event, `(events, weights)`.
+        For each part, factors `(events, weights)` of its weights in each event.
     log
         (events,) log masses beside that.
     order
@@ -70,12 +70,12 @@ class SplitEvents(NamedTuple):
     enter: Integers
 
     def take(self, kept: NDArray) -> SplitEvents:
-        """Return some of the events."""
+        """Return the events at some positions."""
         worth = [one[kept] for one in self.worth]
         return SplitEvents(worth, self.log[kept], self.order[kept], self.tie[kept], self.enter[kept])
 
     def has(self, event: int, tied: bool, total: int, trials: int) -> bool:
-        """Return True for each event that allows weights with this sum."""
+        """Return True if an event allows weights with this sum and these ties."""
         if self.order[event] < 0:
             return True
         k, a = self.enter[event].tolist()
@@ -84,7 +84,7 @@ class SplitEvents(NamedTuple):
 
 
 def mode_events(k: Integers, readings: list[NoisyReading], even: float) -> SplitEvents:
-    """Return the events behind a multinomial mode."""
+    """Return the events that lead to a multinomial mode."""
     weights = [one.weights for one in readings]
     low, high, enter = enter_events(k, np.array([w[0] for w in weights]), np.array([w[-1] for w in weights]))
     refuse_large_splits(sum(len(low) * w.size for w in weights))
@@ -103,7 +103,7 @@ def mode_events(k: Integers, readings: list[NoisyReading], even: float) -> Split
 
 
 def draw_events(k: Integers, readings: list[NoisyReading], u: float, even: bool) -> SplitEvents:
-    """Return the events behind a multinomial draw given its u: weights of any size, and zeros."""
+    """Return the two events behind a multinomial draw given its u: weights of any size, or all weights zero."""
     worth, log = [], np.array([0.0, -np.inf])
     for count, w in zip(k.tolist(), (one.weights for one in readings)):
         with np.errstate(divide="ignore"):
@@ -116,7 +116,7 @@ def draw_events(k: Integers, readings: list[NoisyReading], u: float, even: bool)
 
 
 class ReleasedSplit(NamedTuple):
-    """The events behind one released split given true counts, with the laws of its noisy counts and their sum.
+    """The events that lead to one released split given true counts, with laws of the parts' noisy counts and of their sum.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class ReleasedSplit(NamedTuple):
     low
         (c,) least noisy counts.
     noisy
-        Of each child the normalised masses `(events, counts)` of its noisy count; one row if they are the same for all.
+        For each child, normalised masses `(events, counts)` of its noisy count; one row if all events have the same.
     log
         (events,) log masses.
     spectrum
@@ -149,7 +149,7 @@ class ReleasedSplit(NamedTuple):
         return transform_size(self.noisy)
 
     def summed(self) -> tuple[int, Reals, float]:
-        """Return masses of the noisy counts' sum, its first value, and the log of their common factor."""
+        """Return the first value of the noisy counts' sum, the masses of the sum, and the log of a common factor."""
         top = self.log.max()
         spectrum = np.einsum("e,ef->f", np.exp(self.log - top), self.spectrum)
         masses = np.fft.irfft(spectrum, self.size)
@@ -166,7 +166,7 @@ class ReleasedSplit(NamedTuple):
         return np.maximum(np.einsum("ef,f->e", self.spectrum, wave).real, 0.0) * np.exp(log)
 
     def tails(self, event: int) -> list[Reals]:
-        """Return the masses of the sum of each noisy count and those after it in an event."""
+        """Return, for each noisy count, the masses of the sum of this count and all later ones in an event."""
         found = [np.ones(1)]
         for noise in reversed(self.noisy):
             found.insert(0, np.convolve(noise[min(event, len(noise) - 1)], found[0]).astype(float))
@@ -176,7 +176,7 @@ class ReleasedSplit(NamedTuple):
 def join_split(
     children: Integers, member: Integers, readings: list[NoisyReading], events: SplitEvents, trials: int
 ) -> ReleasedSplit | None:
-    """Combine a split's events with the readings of its children; return None if no event is possible."""
+    """Return a split's events combined with the likelihoods of its children's noisy counts; None if no event is possible."""
     noisy, log = [], events.log
     for part, one in zip(member.tolist(), readings):
         worth = np.ones((1, one.table.shape[1])) if part < 0 else events.worth[part]
@@ -212,7 +212,7 @@ def join_split(
 def _weight_spectra(
     part: int, one: NoisyReading, events: SplitEvents, tied: Integers, size: int
 ) -> dict[int, tuple[int, NDArray]]:
-    """Return for each weight that events with ties hold its column, and the spectrum of the noisy count that has it.
+    """Return, for each weight in events with ties, its column and the spectrum of the noisy counts that have this weight.
 
     A child that is no part has the one weight 0, whatever its own.
     """
@@ -254,7 +254,7 @@ def transform_size(noisy: list[Reals]) -> int:
 
 
 def compatible_order(k: Integers, weights: Integers, rng: np.random.Generator) -> Integers:
-    """Draw an order of a split's parts, among those in which the mode of its weights is k.
+    """Draw an order of a split's parts with which the multinomial mode of the weights is k.
 
     Of parts that tie, those that got a unit come first where Finucan's algorithm adds, and last where it removes.
 
@@ -276,7 +276,7 @@ def compatible_order(k: Integers, weights: Integers, rng: np.random.Generator) -
 
 
 def refuse_large_splits(entries: int) -> None:
-    """Refuse splits whose events do not fit tables."""
+    """Refuse splits whose tables of events would be too large."""
     if entries > MOST_ENTRIES:
         raise SpecError(
             f"the exact posterior needs tables of {entries:.2g} probabilities of noisy parts, which are too large",

@@ -70,11 +70,11 @@ class ReleasedTree:
     release
         `FIRST`, `SHUFFLED` or `DRAWN`.
     uniform
-        Whether a total over noisy parts that are all zero was split evenly.
+        True if a total over noisy parts that are all zero was split evenly.
     algorithm
-        As in `ReleasedSum`.
+        The same as in `ReleasedSum`.
     summed
-        Whether the noise of the parts had a say in the estimates of totals (`trueup.inferring.released.summed`).
+        True if totals were also estimated from the noisy parts (see `trueup.inferring.released.summed`).
     """
 
     problem: TreeProblem
@@ -107,7 +107,7 @@ class ReleasedTree:
         return edges
 
     def weights(self) -> Weights:
-        """Return the laws of the weights; nodes released unchanged have an unused one."""
+        """Return the laws of all nodes' weights; the law of a node that was released unchanged is not used."""
         headers = self.problem.headers
         laws = [h.law for h in headers if not h.exact]
         kind = np.zeros(self.counts.size, np.int64)
@@ -131,7 +131,7 @@ class ReleasedTree:
         )
 
     def _even(self, k: Integers) -> float:
-        """Return the probability of the release if all noisy parts are zero (for a random draw, whether it is possible)."""
+        """Return the probability of the release if all noisy parts are zero; for a random draw, 1 if that is possible."""
         if not self.uniform:
             return 0.0
         if self.release == DRAWN:
@@ -139,7 +139,7 @@ class ReleasedTree:
         return float(np.exp(log_even(k, self.release == SHUFFLED)))
 
     def known(self, settled: NDArray[np.bool_], depth: float) -> Factors:
-        """Return the priors, down to `depth` nats below their peaks, and the counts that were released unchanged."""
+        """Return factors of all nodes: the priors, down to `depth` nats below the peak, and counts released unchanged."""
         lower = np.where(settled, self.counts, 0)
         upper = np.where(settled, self.counts, np.int64(1) << 60)
         table = FactorTable(lower, upper)
@@ -148,7 +148,7 @@ class ReleasedTree:
 
 
 def weights_of(laws: list, kind: Integers, algorithm: int) -> Weights:
-    """Tabulate the laws of weights: max(n, 0), or a draw from the posterior given n (Algorithm 1).
+    """Return tables of the laws of weights: max(n, 0), or a draw from the posterior given n (Algorithm 1).
 
     Examples
     --------
@@ -169,7 +169,7 @@ def weights_of(laws: list, kind: Integers, algorithm: int) -> Weights:
 
 
 def first_rate(k: Integers, rng: np.random.Generator) -> float:
-    """Return a starting value of u for a chain behind a random draw of k.
+    """Return a starting value of the auxiliary u for a chain behind a random draw of k.
 
     From further off, the noise that suits it would lie beyond its tables.
     """
@@ -177,7 +177,7 @@ def first_rate(k: Integers, rng: np.random.Generator) -> float:
 
 
 class ReleasedTreeChain:
-    """One Markov chain: true counts of all nodes, and the noisy counts of the last step."""
+    """One Markov chain of the true counts of all nodes, with the noisy counts of the last step."""
 
     def __init__(self, tree: ReleasedTree, rng: np.random.Generator) -> None:
         self.tree, self.rng = tree, rng
@@ -196,7 +196,7 @@ class ReleasedTreeChain:
         self.true = self._draw_true()
 
     def _tabulate_priors(self, depths: list[float]) -> None:
-        """Lay out priors to the first of the depths, and the order of their tables and those of the weights."""
+        """Tabulate the priors to the first of the depths, and the order in which tables of priors and weights are combined."""
         self.known, self.deeper = self.tree.known(self.settled, depths[0]), depths[1:]
         count = self.settled.size
         every = np.concatenate([np.repeat(np.arange(count), np.diff(self.known.ptr)), self.nodes])
@@ -241,7 +241,7 @@ class ReleasedTreeChain:
 
 
 def far_apart() -> InfeasibleError:
-    """Return the error for releases whose noise would lie beyond its tables (1e-18 of its mass)."""
+    """Return the error for releases whose noise would lie beyond the tables of noise (1e-18 of the mass)."""
     return InfeasibleError(
         "no noisy counts near the released ones are possible under the prior and the laws",
         needed="counts as a multinomial method released them, and a prior that allows counts near them",
@@ -277,11 +277,11 @@ class _TreeChains:
 
     @property
     def chains(self) -> int:
-        """Return how many chains there are."""
+        """Return the number of chains."""
         return len(self.steps)
 
     def run(self, tell: Progress, thin: int = 1) -> Integers:
-        """Return counts `(chains, kept, nodes)`, the given number of steps apart."""
+        """Return counts `(chains, kept, nodes)` that are `thin` steps apart."""
         began, runs = time.monotonic(), []
         for step in self.steps:
             runs.append(_run(step, self.kept, thin, self.limit))
@@ -306,7 +306,7 @@ class _TreeChains:
         }
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """Return a run with twice the steps, or None if the limit is reached."""
+        """Return a longer run with twice the steps between draws, or None if the limit is reached."""
         twice = 2 * self.thin
         if twice * self.kept > self.sweeps:
             return None
@@ -323,7 +323,7 @@ def draw_tree(
     deadline: Deadline,
     chain_of: Callable[[ReleasedTree, np.random.Generator], Any],
 ) -> Drawn:
-    """Run chains, doubling their length until every count has mixed, or a limit of sweeps or time is reached.
+    """Return draws from chains whose length is doubled until every count has mixed, or a limit of sweeps or time is reached.
 
     Raises
     ------

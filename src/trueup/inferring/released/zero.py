@@ -64,7 +64,7 @@ class ZeroPosterior:
 
     @classmethod
     def of(cls, problem: ReleasedSum) -> ZeroPosterior:
-        """Weigh every total.
+        """Return the posterior of a total that was released as zero, with the weights of all totals.
 
         Raises
         ------
@@ -185,7 +185,7 @@ def log_likelihood(problem: ReleasedSum, last: int) -> Reals:
 
 
 def _log_listed(problem: ReleasedSum, totals: Integers) -> Reals:
-    """Return the log of the sum over n* of `eta(n* - N) P(n <= the largest that is released as zero with n*)`."""
+    """Return the log probability of a release as zero for each total, when the total is a mode of both noisy counts."""
     width, last = half_width(problem.total_law), int(totals[-1])
     far = int(12 * problem.spread) + max(map(half_width, problem.kinds[0]))
     sums = np.arange(-far, last + far + 1)
@@ -197,7 +197,7 @@ def _log_listed(problem: ReleasedSum, totals: Integers) -> Reals:
 
 
 def _log_of_sum(problem: ReleasedSum, last: int) -> Reals:
-    """Return log masses of the sum of the parts' noise at 0, 1, ..., past `last`."""
+    """Return log masses of the sum of the parts' noise at 0, 1, ..., some way beyond `last`."""
     far = last + int(12 * problem.spread) + 2 * max(map(half_width, problem.kinds[0]))
     return problem.sum_of_noise(far).at(np.arange(far))
 
@@ -216,7 +216,7 @@ def _log_complement(log: Reals) -> Reals:
 
 
 def _log_drawn_zero(log: Reals, totals: Integers) -> Reals:
-    """Return the log of `sum_n p(n - N) p(0 - n) / P(noise <= n)`, for a posterior draw given n that is zero."""
+    """Return the log probability, for each total, that a posterior draw given the noisy total is zero."""
     width = log.size - totals.size
     noisy = np.arange(-width // 2, totals[-1] + width // 2)
     zero = log[np.abs(noisy)] - log_at_most(log, noisy)
@@ -225,7 +225,7 @@ def _log_drawn_zero(log: Reals, totals: Integers) -> Reals:
 
 
 def _log_drawn_zero_of_both(problem: ReleasedSum, totals: Integers) -> Reals:
-    """Return the log of `sum p(n - N) eta(n* - N) P(a draw given n and n* is zero)` over n and n*."""
+    """Return the log probability, for each total, that a posterior draw given noisy total and noisy sum is zero."""
     law, last = problem.total_law, int(totals[-1])
     width, far = half_width(law), int(12 * problem.spread) + max(map(half_width, problem.kinds[0]))
     own, noisy = np.arange(-width, last + width + 1), np.arange(-far, last + far + 1)
