@@ -12,16 +12,16 @@ from typing import NamedTuple
 from trueup.errors import DataError, TrueupError
 from trueup.files import is_csv, is_parquet, is_workbook
 from trueup.io.published.drafting.above import all_above, write_indented_places
-from trueup.io.published.drafting.added import without_totals
 from trueup.io.published.drafting.apart import of_finest_kind
 from trueup.io.published.drafting.deviations import listed_variances, lists_beside
 from trueup.io.published.drafting.joined import joined
+from trueup.io.published.drafting.kept_sums import without_totals
 from trueup.io.published.drafting.keys import Draft, Pointers, pointers_of
+from trueup.io.published.drafting.laws import listed_transitions
 from trueup.io.published.drafting.look import look_at, texts_of
 from trueup.io.published.drafting.lookups import places_looked_up, with_listed_places, without_list
 from trueup.io.published.drafting.seen import SeenTable, is_number
 from trueup.io.published.drafting.sums import said_of_kept, sums_kept, sums_missed
-from trueup.io.published.drafting.transitions import listed_transitions
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
 from trueup.io.published.perturbed.grid import rows_of, sheets_of

@@ -18,7 +18,7 @@ from trueup.io.published.drafting.keys import (
     lacks_below,
 )
 from trueup.io.published.drafting.names import name_of, rest_of_names
-from trueup.io.published.drafting.one_name import (
+from trueup.io.published.drafting.pairs import (
     are_of_one_level,
     by_nested_codes,
     by_one_attribute,

@@ -1,12 +1,14 @@
-"""Rows that hold sums of other rows: which ones a draft leaves out, and which spec entries would keep them."""
+"""Sums that a draft leaves out, as they tell nothing beside their parts, and the spec entries that would keep them."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import compress
 
+from trueup.io.published.drafting.keys import Draft, DraftedTable
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.model.toml import inline_table, value_text
 
@@ -65,3 +67,36 @@ def without_repeated_sums(table: SeenTable) -> SeenTable:
     why = f"rows of '{place.name}' that say '{sums[0]}' are the sums of the rows above them, by their name, and are left out"
     only = {**table.only, place.name: list(compress(place.texts, kept))}
     return table.of_rows(kept)._replace(only=only, ignored=[*table.ignored, why])
+
+
+def without_totals(draft: Draft) -> Draft | None:
+    """Return a draft of the finest cells alone, or None if the columns do not show which cells these are.
+
+    They are told where each table has all attributes and the finest level, and names each level in a column.
+    """
+    every = {attribute.name for attribute in draft.attributes}
+    finest = draft.levels[-1].name
+    named = draft.pointers is None and not any(level.prefix for level in draft.levels)
+    entries = [_finest_cells(entry) for entry in draft.entries]
+    told = [
+        entry.level == finest and {*entry.attributes}.union(*(where for _, where in entry.cells)) == every
+        for entry in draft.entries
+    ]
+    return replace(draft, entries=entries) if named and all(told) else None
+
+
+def _finest_cells(entry: DraftedTable) -> DraftedTable:
+    """Return a table with the rows and columns that hold no total."""
+    most = max((len(where) for _, where in entry.cells), default=0)
+    cells = [cell for cell in entry.cells if len(cell[1]) == most]
+    labels = {entry.columns.get(column, column): label for column, label in entry.totals.items()}
+    only, kept = dict(entry.seen.only), [True] * len(entry.seen.values[0].texts)
+    for column in (*entry.seen.places, *entry.seen.attributes):
+        shown = [bool(text) and text != labels.get(column.name) for text in column.texts]
+        if not all(shown):
+            only[column.name] = [t for t in dict.fromkeys(column.held) if t != labels.get(column.name)]
+            kept = [one and other for one, other in zip(kept, shown)]
+    seen = entry.seen.of_rows(kept)._replace(only=only)
+    names = {column.name for column, _ in cells}
+    values = [column for column in seen.values if not cells or column.name in names]
+    return replace(entry, seen=seen._replace(values=values), cells=cells, totals={}, ragged=False)
