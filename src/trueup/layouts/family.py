@@ -98,7 +98,7 @@ class TableLayout:
 
     @property
     def levels(self) -> int:
-        """Return how many levels the table has."""
+        """Return the number of levels of places in the table."""
         return self.tree.spine.depth
 
     def on(self, least_squares: FamilyLeastSquares, levels: range) -> TableLayout:

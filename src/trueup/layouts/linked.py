@@ -380,7 +380,7 @@ class LinkedProblem:
 
     @property
     def connected(self) -> bool:
-        """Return True if moves are proved to reach every table.
+        """Return True if moves are proved to connect every pair of tables that the rules allow.
 
         Where there are no slacks: units of one pool are exchanged with its first kind, and a household comes and goes with its
         persons of first kinds, so that every table leads to the empty one. With slacks this is not proved.

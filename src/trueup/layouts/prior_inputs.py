@@ -97,7 +97,7 @@ def public_column(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
 
 
 def public_shares(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
-    """Return the shares of the finest cells, up to a constant; refuse all zeros."""
+    """Return the public shares of the finest cells, up to a common factor; refuse shares that are all zero."""
     values = public_column(given, nested)
     if not np.isfinite(values).all() or (values < 0).any():
         raise SpecError(
@@ -230,7 +230,7 @@ def total_given_bounds(
 
 
 def _to_the_ends(at: Reals, log: Reals, low: float, high: float) -> tuple[Reals, Reals]:
-    """Add the smallest and the largest total if the points do not include them."""
+    """Return totals and log prior with the smallest and the largest total added, if they were not included."""
     before, after = at[:1] > low, at[-1:] < high
     ends = np.full(before.sum(), low), np.full(after.sum(), high)
     return np.concatenate([ends[0], at, ends[1]]), np.concatenate([log[:1][before], log, log[-1:][after]])

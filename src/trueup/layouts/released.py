@@ -130,7 +130,7 @@ class ReleasedSum:
         return 2 * (12 * self.spread + slowest)
 
     def width(self, law) -> int:
-        """Return the largest distance considered between a count and its draw (counts)."""
+        """Return the largest distance (counts) considered between a true count and the count drawn for it."""
         return half_width(law) * (2 if self.algorithm == 1 else 1)
 
     def radius(self) -> int:

@@ -169,7 +169,7 @@ class RowProblem:
 
     @cached_property
     def limits(self) -> tuple[Any, Reals, Reals]:
-        """Return matrix, low and high of every row with hard bounds, including those of bounded noise."""
+        """Return the matrix and the lower and upper ends of all rows with hard bounds, such as those of bounded noise."""
         walls = [
             _walls(block)
             for block in self.noisy

@@ -213,7 +213,7 @@ def _bound(cells: Cells, part: BoundPart) -> Bound:
 
 
 def _limit(cells: Cells, margin: Margin, given: int | str | None, none: float):
-    """Return a bound's limit on every group of a margin, which is stated as a number or as a public column."""
+    """Return the limit of every group of a bounded margin, given as one number or as a public column."""
     if not isinstance(given, str):
         return given
     limits = cells.tree.limits[cells.tree.level(margin.level)] if cells.tree.limits else {}

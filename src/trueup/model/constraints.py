@@ -236,7 +236,7 @@ def violations(constraints: Constraints, counts: NDArray) -> list[str]:
 
 
 def _violations(constraints: Constraints, counts: NDArray) -> Iterator[tuple[str, str, str]]:
-    """Yield the broken rules, each with its kind and up to three places."""
+    """Yield each broken rule, the table or level that it is about, and a place that breaks it, at most three a rule."""
     cells, off = constraints.cells, slack(counts)
     if constraints.nonnegative:
         yield from (("nonnegativity", "", cells.label(i)) for i in np.flatnonzero(counts < -off)[:3])

@@ -67,7 +67,7 @@ class FamilyCells(Cells):
 
     @property
     def whole(self) -> Cells:
-        """Return the full cross, which is too large for arrays."""
+        """Return the cells of the full cross of all attributes, which are too many for arrays."""
         return Cells(self.tree, self.attributes)
 
     def on(self, tree: Tree) -> FamilyCells:
