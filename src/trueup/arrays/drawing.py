@@ -33,8 +33,8 @@ class NoisyCounts(NamedTuple, Generic[N]):
     values
         (n,) whole noisy counts, with `A values = A x` exactly; some may be negative where nothing bounds them.
     noise
-        Of `noise_keeping` the law with the smallest change, its loss and tail; of `noise_within` its proved loss for each unit
-        of distance, how it is drawn, its bias by count.
+        For `noise_keeping`, the law with the smallest change, its loss and tail; for `noise_within`, the loss for each unit
+        of distance (proved), how it is drawn, its bias by count.
     """
 
     values: Integers
@@ -111,7 +111,7 @@ def noise_keeping(
     A
         (m, n) whole numbers, dense or sparse: any sums, weighted or signed ones too.
     epsilon, rho, norm, slowest
-        As `law_keeping` has them: epsilon is the loss for each unit of distance in the norm between tables with the same
+        The parameters of `law_keeping`: epsilon is the loss for each unit of distance in the norm between tables with the same
         `A x`; rho that for a squared L2 distance of 1.
     charge
         Called with the loss of the smallest change before any noise is drawn: where it raises, nothing is drawn.
