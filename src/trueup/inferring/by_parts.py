@@ -187,7 +187,7 @@ class LargeTree:
     def solved(
         self, wanted: WantedTables, rng: np.random.Generator, tell: Progress, executor: KeptExecutor
     ) -> WrittenParts:
-        """Estimate the prior, and solve the parts and the top."""
+        """Return the object that writes the tables, after the prior is estimated and the parts and the top are solved."""
         work = AllowedWork(deadline=Deadline.of(NO_END_MINUTES))
         found = self.tree.solved(self.state, self.values, wanted.draws, rng, tell, executor, work)  # pyright: ignore[reportArgumentType]
         if found.top is None:

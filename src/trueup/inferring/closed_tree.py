@@ -134,7 +134,7 @@ class ClosedTree:
 
     @classmethod
     def of(cls, problem: TreeProblem, values: NDArray, prior: Prior | FittedMasses) -> ClosedTree | None:
-        """Prepare the tree for measured values `(q,)`; return None if some are noisy, so that windows are infinite."""
+        """Return the tree prepared for measured values `(q,)`; None if some values are noisy, so that windows are infinite."""
         laws = [header.law for header in problem.headers if not header.exact]
         if isinstance(prior, Hierarchical) or not laws or any(law.additive for law in laws):
             return None

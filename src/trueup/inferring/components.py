@@ -173,7 +173,7 @@ def table_moves(cells: Cells, active: NDArray[np.int64], levels: set[int]) -> Mo
 
 
 def with_vectors(moves: Moves, vectors: Sequence[Vector]) -> Moves:
-    """Add a pattern that draws from a list of vectors, if there are any."""
+    """Return moves with one more pattern, which draws from a list of vectors, if there are any."""
     if not vectors:
         return moves
     return moves._replace(
@@ -199,7 +199,7 @@ def _patterns(sizes: list[int], many: Any) -> Iterator[tuple[int, tuple[int, int
 
 
 def _parts(axes: list[int]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Yield two disjoint sets of axes, the second perhaps empty."""
+    """Yield pairs of disjoint sets of axes; the second set may be empty."""
     if len(axes) <= MOST_AXES:
         for sides in product((0, 1, 2), repeat=len(axes)):
             one, other = (tuple(a for a, side in zip(axes, sides) if side == k) for k in (1, 2))

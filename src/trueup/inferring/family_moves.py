@@ -1,6 +1,6 @@
 """Markov chains for several tables that share margins, whose moves change all tables together.
 
-One file: the method and the engine of its chains share what they watch, tune and say.
+One file: the method and the engine of its chains share monitored quantities, tuning and reports.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class FamilyMoves(InferenceMethod):
     other cells with all tables that must follow, and whole records come and go. These moves are known to reach every state.
     Under the hierarchical prior the number of records is flat. What a table shares with its parent in the junction tree is
     divided among places, level by level, and then among the values of its attributes, by Dirichlet-multinomial laws; nothing
-    more is assumed of how tables belong together. Each step's concentration is drawn with the counts, and so are the shares of
-    values, which are common to all places of a table. A ring of tables is drawn as sums of the joint table that closes it; of
-    that nothing is measured, and nothing is told.
+    else is assumed about the tables together. Each step's concentration is drawn with the counts, and so are the shares of
+    values, which are common to all places of a table. A ring of tables is drawn as sums of a joint table that closes the ring;
+    that table is neither measured nor reported.
 
     Tier `chains`: until at least 19 of 20 counts of every table have the effective size that their intervals need, else refused.
     Tier `approximate`: the first run, not required to have converged. `auto`: `chains`, after a minute of a processor the other.

@@ -1,10 +1,10 @@
 """Checks of the arguments of `infer`, and defaults for those that are missing.
 
-Values of cells with the same records, which cell keys perturb equally: used once.
-A count of which one part alone is not zero has that part's records, hence its key and its published value. It tells
-nothing that the part's value does not, and would be taken for a second measurement. Which parts are zero is not published;
-where all parts but one are published as zero, and that one with the value of the whole, the whole is left out. Where another
-part is not zero in truth, what the whole's value says is left unused.
+Cells with the same records are perturbed equally by cell keys; their value is used once.
+If only one part of a count is not zero, the count has that part's records, hence the same key and published value. It adds
+no information, and would be taken for a second measurement. Which parts are zero is not published. So the whole is left out
+if all parts but one are published as zero, and that part has the value of the whole. If another part is not zero in truth,
+the information in the value of the whole is left unused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The mode of the hierarchical prior's hyperparameters, by exact evidence and gradients, and their uncertainty.
 
-Everything rests on the published noisy values. The log evidence is what messages up the tree come to; its gradient
+Everything rests on the published noisy values. Messages up the tree give the log evidence; its gradient
 costs one pass down (Fisher's identity, `trueup.layouts.splits`). The search is by quasi-Newton steps in the logs of the
 concentrations; each pass starts from the tilts of the last. On large trees it rests on a sample of their families
 (`trueup.inferring.tree_work`), and begins on a smaller one.
@@ -99,7 +99,7 @@ class Estimate:
 
     @property
     def sd(self) -> Reals:
-        """Return posterior standard deviations (k,) from the curvature at the mode.
+        """Return the inconsistencies between every published margin and the sums of every finer margin.
 
         For hyperparameters that more than `MAX_CURVATURE_PARTS` parts inform, they come from the scatter of scores. These are
         too small if the prior describes counts badly, so no record states them.

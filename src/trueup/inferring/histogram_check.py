@@ -1,9 +1,9 @@
 """Checks of the approximate tier of histograms against separate chains on single places.
 
-Of everything outside a place, least squares says a normal law of the place's table: with the estimate x of covariance P from
-everything and z of covariance V from the place and below, its precision is `P^-1 - V^-1` and its pull `P^-1 x - V^-1 z`.
-Concentrations are those of the approximate tier. So chains of single places leave out what the prior says of the places outside,
-and short chains what longer ones would: both are approximations, whose difference says how large either may be.
+Least squares turns all measurements outside a place into a normal law of the place's table. Let x with covariance P be the
+estimate from all measurements, and z with covariance V that from the place and below. Then the law has the precision
+`P^-1 - V^-1` and the linear term `P^-1 x - V^-1 z`. Concentrations are those of the approximate tier. So chains of single places
+leave out the prior of other places, and short chains are not fully mixed. The difference shows how large either error may be.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ class HistogramGibbs(InferenceMethod):
         return replace(drawn, refused=drawn.refused or walk.rounded)
 
     def plan(self, walk: HistogramWalk, draws: int) -> Plan:
-        """Choose a tier, and predict its cost.
+        """Return a plan: the chosen tier and the cost that is predicted for it.
 
         Parameters
         ----------

@@ -42,13 +42,13 @@ MARGIN, LEAP = 1.25, 8
 class LatticeMoves(InferenceMethod):
     """The posterior of counts under crossing margins, invariants, bounds and linear rules.
 
-    Counts that nothing links are separate problems. Where nothing but the sum of such a part is known, its law is exact, and so
-    are its draws (`without_chains`). Where few tables of such a part satisfy what is exact, all are listed
-    and weighed: exact marginals, independent draws. Else Markov chains from opposite ends walk the whole-number tables by
-    steps of one cell, moves between two cells, exchanges among four, and a Graver basis of what is exact. Where ranges of
-    published sums leave them no room, relaxed copies run beside them (`trueup.inferring.tempered`). Runs are made longer until
-    every count and every watched sum passes the diagnostics, else refused. Draws are said to have converged only
-    where the moves are also proved to reach every table (see `trueup.inferring.connect`).
+    Groups of counts that no row links are separate problems. If only the sum of such a group is known, its law and its draws are
+    exact (`without_chains`). If few tables of a group satisfy the exact rows, all are listed and weighted: exact marginals,
+    independent draws. Else Markov chains from opposite ends move on whole-number tables by
+    steps of one cell, moves between two cells, exchanges among four, and a Graver basis of the exact rows. If ranges of
+    published sums allow too few moves, relaxed copies run beside the chains (`trueup.inferring.tempered`). Runs are lengthened
+    until every count and every monitored sum passes the diagnostics, else refused. Draws are said to have converged only
+    if the moves are also proved to reach every table (see `trueup.inferring.connect`).
 
     Attributes
     ----------

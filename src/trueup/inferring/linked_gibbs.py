@@ -53,11 +53,11 @@ class LinkedGibbs(InferenceMethod):
     with a concentration for each level, in equal shares or those of public numbers;
     kinds of households at a lowest place are Dirichlet-multinomial around the composition of
     the place above, and so are kinds of persons given their number, which households determine, or which is beta-binomial
-    between what households hold at least and at most. Concentrations and compositions are drawn with the counts.
+    between the fewest and the most persons that households can hold. Concentrations and compositions are drawn with the counts.
 
-    Draws are those of chains that agree: every count of every level, and persons per household, with an effective size of 400,
-    or of what their intervals need (`chain_driver`) where time is spent. Chains that time ends before stand as tier `approximate`
-    where their R-hat is at most 2; else they are refused.
+    Draws come from chains that agree: every count of every level, and persons per household, have an effective size of 400 or,
+    if time is spent, the size that their intervals need (`chain_driver`). Chains that time ends earlier are kept as tier
+    `approximate` if their R-hat is at most 2; else they are refused.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class LinkedGibbs(InferenceMethod):
         progress: Progress,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Lengthen runs of chains until they agree; draws of shorter runs become burn-in.
+        """Return draws of chains that are lengthened until they agree; draws of shorter runs become burn-in.
 
         Raises
         ------

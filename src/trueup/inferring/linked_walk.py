@@ -244,7 +244,7 @@ class LinkedWalk:
             done[chain] = thin * (i + 1)
 
     def _prior(self, rng: np.random.Generator, state: LinkedState) -> None:
-        """Draw compositions and concentrations, pool by pool."""
+        """Draw the prior's compositions and concentrations given the tables, pool by pool."""
         for g, columns in enumerate(self.problem.links.pools):
             kappa = HYPERPRIOR if g == 0 else POOLED
             hyper = np.array([HYPERPRIOR.a, HYPERPRIOR.a_spread, kappa.kappa, kappa.kappa_spread])

@@ -128,7 +128,7 @@ class Ladder:
         return out, tally
 
     def _exchange(self, rng: np.random.Generator) -> None:
-        """Exchange the tables of neighbours, from the first pair of rungs to the last."""
+        """Propose to exchange the tables of neighbouring rungs, from the first pair of rungs to the last."""
         for k in range(len(self.rungs) - 1):
             pair = np.stack(self.tables[k : k + 2])
             here, there = (log_densities(rows, pair) for rows in self.rungs[k : k + 2])

@@ -1,10 +1,10 @@
 """Estimation of a tree's hyperparameters: start, sample, one or two kinds of parts, and varying odds between sums.
 
 *Odds of families.* Where parts are of two kinds, the odds of small parts differ from one family to the next. A group of blocks
-in a town has few uninhabited ones, one with a park many. The log odds of each family are off those of all by one of a few
-steps, with weights like a normal law's; what is below a parent then follows a mixture, whose components are solved one by one
-and weighed by their evidence (`trueup.inferring.tree_parts`). The standard deviation is where the log evidence of all values is
-largest: other weights need the top solved again, but no family.
+in a town has few uninhabited ones, one with a park many. The log odds of each family differ from the common ones by one of a
+few steps, with weights like those of a normal law. The counts below a parent then follow a mixture; its components are solved
+one by one and weighted by evidence (`trueup.inferring.tree_parts`). The standard deviation maximises the log evidence of all
+values; for other weights only the top is solved again, and no family.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class TreeExact(InferenceMethod):
         executor: Executor,
         work: AllowedWork,
     ) -> SolvedTree:
-        """Send exact messages up the tree, within the allowed work."""
+        """Return the tree solved by exact messages, within the allowed work."""
         _begin_work(state, values, work)
         search = SolutionSearch(state, values, executor, self.tolerance, tries=work.tries, work=work)
         record = {}

@@ -224,7 +224,7 @@ class Walk:
         return found, float(max(AIMED_EFFECTIVE_SIZE / ess.min(), AIMED_EFFECTIVE_SIZE / 4 / tails.min()))
 
     def _sums(self, run: NDArray[np.int64]) -> NDArray:
-        """Return sums of several cells, which may mix differently from single cells."""
+        """Return the draws of monitored sums, which may mix differently from single cells."""
         flat = run.reshape(-1, run.shape[2])
         return np.asarray((self.watched @ flat.T).T).reshape(*run.shape[:2], -1)
 

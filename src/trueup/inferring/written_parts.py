@@ -231,5 +231,5 @@ def manifest_of(
 
 
 def nodes_of(child_ptr: Integers, cut: Partition, blocks: range) -> Integers:
-    """Return the nodes of the given parts in order."""
+    """Return all nodes of the given parts, part by part."""
     return np.concatenate([subtrees(child_ptr, *cut.edges[b : b + 2])[0] for b in blocks])

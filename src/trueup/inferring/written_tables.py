@@ -94,7 +94,7 @@ class PlacesDrawn(NamedTuple):
 
 
 def draw_places(given: PlacesGiven) -> PlacesDrawn:
-    """Draw the tables of some parts one after the other, and make their summaries."""
+    """Draw the tables of some parts one after the other; return the files with their summaries, and sums over areas."""
     every = [part.constraints.cells for part, _ in given.parts]
     edges = np.cumsum([0, *(cells.n for cells in every)])
     counts = np.empty((len(given.parts[0][1]), edges[-1]), np.int32)

@@ -231,7 +231,7 @@ def _tied(
     trials: int,
     size: int,
 ) -> tuple[NDArray, float]:
-    """Return the spectrum of the sum of the noisy counts in an event with ties, and its log mass."""
+    """Return the spectrum of the sum of the noisy counts in an event with ties, and the log mass of the event."""
     state: dict[tuple[bool, int], NDArray] = {(False, 0): np.ones(size // 2 + 1, complex)}
     for part, weights in zip(member.tolist(), by_weight):
         found: dict[tuple[bool, int], NDArray] = {}

@@ -204,7 +204,7 @@ class ReleasedTreeChain:
         self.ptr = np.concatenate([[0], np.cumsum(np.bincount(every, minlength=count))])
 
     def step(self) -> Integers:
-        """Draw noisy counts given true ones, then true ones given noisy ones; return all nodes' counts."""
+        """Draw noisy counts given true ones, then true counts given noisy ones; return the true counts of all nodes."""
         tree = self.tree
         state = (self.true, self.noisy, self.rate, self.low, self.high, self.rng)
         possible = draw_weights(self.weights, self.splits, tree.release, tree.counts, *state)
