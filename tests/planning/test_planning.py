@@ -240,7 +240,7 @@ def test_the_planned_spec_runs_and_holds_the_plan(tmp_path):
         ({"targets": ["area=10@0%"]}, "percentage of the target 'area=10@0%'"),
         ({"targets": ["area=10@100%"]}, "percentage"),
         ({"targets": ["area=10@95"]}, "percentage"),
-        ({"targets": ["area=ten"]}, "'area=ten' cannot be read"),
+        ({"targets": ["area=ten"]}, "'area=ten' lacks a number"),
         ({"targets": ["county=10"]}, "no level 'county'"),
         ({"targets": ["area x race=10"]}, "'race' is not declared"),
         ({"targets": ["area=10", "area=9@95%"]}, "two targets"),

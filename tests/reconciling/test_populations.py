@@ -28,7 +28,7 @@ def test_draws_are_whole_and_keep_every_rule(structure, rng):
     correlated = any(h.law.joint for h in structure.headers if not h.exact)
     constraints = structure.constraints
     if constraints.structure() == NONE_DRAWN or correlated:
-        with pytest.raises(SpecError, match="no population can be drawn"):
+        with pytest.raises(SpecError, match="no population can be simulated"):
             drawn_populations(constraints, structure.headers, values, 3, rng)
         return
     found = drawn_populations(constraints, structure.headers, values, 3, rng)

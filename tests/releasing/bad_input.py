@@ -225,7 +225,7 @@ BAD = [
     ("going on towards another target", lambda f: going_on(f, out=f / "other"),
      BundleError, "the run writes to"),
     ("going on towards a target in which something stands by now", taken_meanwhile,
-     BundleError, "move away what stands there"),
+     BundleError, "move away what is at the target"),
     ("going on without the ledger that was charged", lambda f: charged_then(f, account(f), None),
      BudgetError, "is charged to a ledger"),
     ("going on with a ledger where there was none", lambda f: charged_then(f, None, account(f)),

@@ -235,7 +235,7 @@ def test_sizes_that_are_given_or_follow():
 
 BAD = {
     "a state that is none": ({"regions": ["Rode Island"]}, SpecError, "did you mean 'Rhode Island'"),
-    "fewer places than states": ({"places": 50}, SpecError, "at least one place for every region"),
+    "fewer places than states": ({"places": 50}, SpecError, "at least .* places, and 0 or more persons"),
     "places beyond the codes": (
         {"places": 50_000_000, "persons": 10, "regions": ["Utah"]},
         SpecError,

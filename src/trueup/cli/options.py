@@ -318,4 +318,4 @@ def named_number(text: str, needed: str) -> tuple[str, float]:
     try:
         return name, float(value)
     except ValueError:
-        raise SpecError(f"'{text}' cannot be read", needed=needed) from None
+        raise SpecError(f"'{text}' does not end in '=' and a number", needed=needed) from None

@@ -107,7 +107,8 @@ class TreeState:
         if (empty := np.flatnonzero(low > high)).size:
             label = self.problem.nested.label(int(empty[0]))
             raise InfeasibleError(
-                f"{what} at '{label}' and its parts contradict each other", remedy="correct one of them"
+                f"{what} at '{label}' and its parts contradict each other",
+                remedy=f"correct one of them, so that the parts can sum to '{label}'",
             )
 
     @property

@@ -330,5 +330,7 @@ def read_spec_text(path: str | Path) -> str:
         ) from None
     except UnicodeDecodeError:
         raise SpecError(
-            f"the spec '{path}' is not text in UTF-8", needed="a TOML file", remedy="check the path"
+            f"the spec '{path}' is not text in UTF-8",
+            needed="a TOML file in UTF-8",
+            remedy="save the file in UTF-8, or correct the path",
         ) from None

@@ -110,13 +110,15 @@ def _places_are_told(spec: SpecDocument) -> None:
 
 def _levels_have_columns(spec: SpecDocument) -> None:
     if spec.levels[0].column is not None:
-        raise ValueError("the first level is the root: it holds every place and has no column")
+        raise ValueError(
+            "the first level is the root, which holds every place, but has a column: leave the column out"
+        )
     if spec.parents and (read := [x.name for x in spec.levels if x.column or x.prefix or x.label]):
         raise ValueError(
             f"level '{read[0]}' names columns, but `parents` already says where each place lies: leave the columns out"
         )
     if spec.parents is None and (bare := [x.name for x in spec.levels[1:] if x.column is None]):
-        raise ValueError(f"level '{bare[0]}' has no column")
+        raise ValueError(f"level '{bare[0]}' has no column: name the column that holds its keys")
 
 
 def _parents_have_a_file(spec: SpecDocument) -> None:
@@ -241,7 +243,9 @@ def _tables_are_two(spec: SpecDocument) -> None:
                 )
         return
     if spec.parents is not None:
-        raise ValueError("two linked tables need columns that name the places, not `parents`")
+        raise ValueError(
+            "a spec of two linked tables gives `parents`: leave it out, and name the columns of places in [[level]]"
+        )
     if spec.privacy.unit != join.counts:
         raise ValueError(
             f"two linked tables protect one {join.counts} with all its {spec.table.counts}s: write unit = "

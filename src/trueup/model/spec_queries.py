@@ -135,7 +135,8 @@ class LeftOutPart(SpecPart):
             raise ValueError("give either `epsilon` or `rho`")
         if law_named(self.noise).joint:
             raise ValueError(
-                "it is a single count, but the noise is for several counts on a lattice: choose another noise"
+                f"noise '{self.noise}' is for several counts that are drawn together, but this is a single count: choose "
+                "another noise"
             )
         return self
 
@@ -182,7 +183,8 @@ class InvariantPart(MarginPart):
     def _weighted(self):
         if self.weights and len(self.weights) != len(self.where):
             raise ValueError(
-                f"an invariant gives {len(self.weights)} weights for {len(self.where)} conditions in `where`"
+                f"an invariant gives {len(self.weights)} weights for {len(self.where)} conditions in `where`: give one for "
+                "each condition"
             )
         if not all(0 < abs(weight) <= MOST_WEIGHT for weight in self.weights):
             raise ValueError(

@@ -161,8 +161,8 @@ class AttributePart(SpecPart):
             refuse_date(self.date, self.form, {*self.values} - {self.other, self.missing})
         if self.is_read and self.persons is not None:
             raise ValueError(
-                "it is a number of persons, whose values are counted; needed: no `bins`, `date` or other way of "
-                "reading a column"
+                "it is a number of persons, which is counted from the person records; needed: no `bins`, `date` or other "
+                "option for reading a column"
             )
         return self
 
@@ -307,7 +307,9 @@ class TablePart(SpecPart):
         wanted = self.kind == "counts"
         if wanted != bool(self.count or self.cells) or (self.count and self.cells):
             raise ValueError(
-                "kind 'counts' needs either `count` or [[table.cell]]; kind 'records' needs neither"
+                f"kind 'counts' is given {'both' if self.count else 'neither'} `count` and [[table.cell]]: give one of them"
+                if wanted
+                else "kind 'records' is given `count` or [[table.cell]]: leave it out"
             )
         if self.join is not None and (self.kind != "records" or self.join.counts == self.counts):
             raise ValueError("[table.join] must link two tables of records that count different units")

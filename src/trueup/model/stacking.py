@@ -248,12 +248,15 @@ class _Stack:
         )
         if unknown := [v for v in wanted if v not in groups]:
             raise ValueError(
-                f"{where} counts {self.person}s with the value '{unknown[0]}', which '{name}' does not have"
+                f"{where} counts {self.person}s with the value '{unknown[0]}', which '{name}' does not have: name one of "
+                f"{', '.join(map(str, groups))}"
             )
         inside = [v for group in wanted for v in groups[group]]
         rest = [v for v in attribute["values"] if v not in inside]
         if not inside or not rest:
-            raise ValueError(f"{where} counts all {self.person}s or none of them: leave it out")
+            raise ValueError(
+                f"{where} counts {'all' if inside else 'none'} of the {self.person}s: leave it out"
+            )
         return View(f"counted in {link['name']}", attribute["name"], {"yes": inside, "no": rest})
 
     def view(self, table: str, parts: Sequence[View]) -> str:
@@ -293,7 +296,7 @@ class _Stack:
         where = f"query '{held.get('name')}'"
         if table not in (self.person, self.household):
             raise ValueError(
-                f"{where} counts '{table}', which is neither '{self.person}' nor '{self.household}'"
+                f"{where} counts '{table}': write counts = '{self.person}' or counts = '{self.household}'"
             )
         own, shared = self._named(table, held.get("attributes", ()), where)
         if cumulative is None:
@@ -331,7 +334,9 @@ class _Stack:
             elif attribute is not None and attribute in self.own[table]:
                 own.append(View(name, attribute["name"], self._views_of(attribute)[name]))
             elif attribute is not None:
-                raise ValueError(f"{where} counts {table}s by '{name}', which they do not have")
+                raise ValueError(
+                    f"{where} counts {table}s by '{name}', which they do not have: leave it out, or count the other table"
+                )
             else:
                 known = ", ".join(a["name"] for a in self.attributes)
                 raise ValueError(f"{where} names the unknown attribute '{name}'; declared: {known}")
@@ -375,7 +380,9 @@ class _Stack:
             if all(held[names.index(name)] == value for name, value in rest.items())
         ]
         if not found:
-            raise ValueError(f"a structural zero names a value that '{next(iter(rest))}' does not have")
+            raise ValueError(
+                f"a structural zero names a value that '{next(iter(rest))}' does not have: name one of its values"
+            )
         return found
 
 

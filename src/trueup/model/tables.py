@@ -31,7 +31,7 @@ def margin_asked(cells: Cells, table: Margin | str, by: str | Sequence[str] = ()
     margin = cells.margin(table)
     added = (by,) if isinstance(by, str) else tuple(by)
     if twice := next((name for name in added if name in margin.attributes), None):
-        raise SpecError(f"'{twice}' is named twice", needed=f"'{margin}' once")
+        raise SpecError(f"'{twice}' is named twice", needed=f"each attribute once; '{margin}' already has it")
     names = tuple(r.name for r in cells.recodes((*margin.attributes, *added)) if r.name)
     return replace(margin, attributes=names)
 
@@ -155,7 +155,7 @@ def position_of(cells: Cells, margin: Margin, attribute: str) -> int:
     if attribute not in kept:
         raise SpecError(
             f"the table '{margin}' is not by '{attribute}'",
-            needed=f"one of {', '.join(kept)}" if kept else f"'{margin} x {attribute}'",
+            needed=f"one of: {', '.join(kept)}" if kept else f"the table '{margin} x {attribute}'",
         )
     return kept.index(attribute)
 
@@ -177,7 +177,7 @@ def one_column_a_value(cells: Cells, margin: Margin, figure: NDArray, attribute:
     if clash := next((value for value in kept[at].values if value in columns), None):
         raise SpecError(
             f"the attribute '{attribute}' has the value '{clash}', which is also the name of a key column",
-            needed="the long table, in which values are not column names",
+            needed="another name of the column or of the value; or the long table, without `wide`",
         )
     laid = np.ma.reshape(figure, cells.margin_shape(margin))
     laid = np.moveaxis(laid, at + 1, -1).reshape(-1, kept[at].size)

@@ -146,7 +146,9 @@ def structural_misfit(method: Named, structure: str) -> str | None:
 def refuse_method(method: Named, why: str | None) -> None:
     """Raise SpecError with the reason why a method does not fit, if there is one."""
     if why:
-        raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="see `trueup methods`")
+        raise SpecError(
+            f"method '{method.name}' does not fit: {why}", remedy="choose another (`trueup methods`)"
+        )
 
 
 def describe(method: Named) -> dict[str, Any]:

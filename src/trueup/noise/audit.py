@@ -261,7 +261,7 @@ def _refuse_unsuitable(law: Any, size: int, delta: float | None, confidence: flo
         raise SpecError(f"{size} draws are requested", needed="at least 1,000 draws")
     if not 0.5 < confidence < 1 or not 0 <= (delta or 0) < 1:
         raise SpecError(
-            "the confidence or delta is out of range",
+            f"confidence = {confidence} and delta = {delta} are given",
             needed="a confidence above 0.5 and below 1, and a delta from 0 to below 1",
         )
 

@@ -174,7 +174,7 @@ def read_targets(
 def _target(text: str, constraints: Constraints, areas: str | None) -> Target:
     name, equals, value = text.rpartition("=")
     if not equals:
-        raise SpecError(f"the target '{text}' has no '='", needed=NEEDED)
+        raise SpecError(f"the target '{text}' has no '=', as in 'county x sex=10'", needed=NEEDED)
     counts, at, confidence = value.partition("@")
     mean, named = name.strip().startswith("mean:"), name.strip().removeprefix("mean:").strip()
     margin = read_table(named, constraints.cells, areas)
@@ -211,7 +211,9 @@ def _number(text: str, whole: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise SpecError(f"the target '{whole}' cannot be read", needed=NEEDED) from None
+        raise SpecError(
+            f"the target '{whole}' lacks a number, as in 'county=10@95%'", needed=NEEDED
+        ) from None
 
 
 def _percent(text: str, whole: str) -> float:

@@ -75,6 +75,7 @@ def _refuse_areas(task: PlanningTask) -> None:
             f"the target '{of_areas[0]}' concerns areas that cut across the levels, whose errors under Laplace noise "
             "are not known",
             needed="discrete-gaussian noise, or targets for levels",
+            remedy='write noise = "discrete-gaussian", or leave the target out',
         )
 
 

@@ -190,7 +190,7 @@ class Limits:
         if not np.isfinite(shares).all() or (len(self.rows) == 0 and not right.any()):
             raise ConvergenceError(
                 "the errors cannot be computed to the accuracy that planning needs",
-                remedy="plan fewer tables in one spec",
+                remedy="plan some of the tables in a spec of their own",
             )
         self.rows.append((slopes / shares[:, None] ** 2)[right])
         if self.learn:
@@ -216,7 +216,8 @@ class Limits:
             )
             if found.status:
                 raise ConvergenceError(
-                    "no division of the budget was found that meets the targets", remedy="give other targets"
+                    "no division of the budget that meets the targets was found",
+                    remedy="give targets that differ less between tables",
                 )
             missed = scaled @ found.x
             missed[used] = 1.0
@@ -303,8 +304,8 @@ def least_error(price: Reals, evaluate: Evaluate) -> tuple[Reals, float, float]:
         costs /= costs.sum()
     if not np.isfinite(best[1]):
         raise ConvergenceError(
-            "no division of the budget was found that minimises the weighted error",
-            remedy="give other weights",
+            "no division of the budget that minimises the weighted error was found",
+            remedy="give weights that differ less between levels",
         )
     return best[2], best[1], best[0]
 

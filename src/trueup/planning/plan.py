@@ -158,7 +158,7 @@ class EpsilonAtDelta:
         """Read a total such as `8@1e-10`; raise SpecError if it is malformed."""
         epsilon, at, delta = text.partition("@")
         if not at:
-            raise SpecError(f"the total '{text}' cannot be read", needed=NEEDED)
+            raise SpecError(f"the total '{text}' has no delta, as in 8@1e-10", needed=NEEDED)
         found = cls(rational(epsilon, "the epsilon of the total"), rational(delta, "the delta of the total"))
         if found.delta >= 1:
             raise SpecError(f"the delta of the total '{text}' is 1 or more", needed="a delta below 1")
@@ -188,6 +188,7 @@ class EpsilonAtDelta:
         raise ConvergenceError(
             "no budget was found that has this epsilon with this delta",
             needed="a larger epsilon, or a larger delta",
+            remedy="raise one of them until the total is reached",
         )
 
 
@@ -233,5 +234,5 @@ def plan_at_delta(
         total = Fraction(f"{float(total * factor) * (1 - 4 * CLOSE):.12g}")
     raise ConvergenceError(
         "the best division changes with the total epsilon, and none was found that has the total exactly",
-        remedy="give the total in the currency of the spec",
+        remedy="give the total in rho or epsilon, as the spec gives its budgets",
     )

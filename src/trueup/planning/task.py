@@ -99,8 +99,8 @@ class PlanningTask:
         cells, constraints = problem.cells, problem.constraints
         if constraints.structure() == "general":
             raise SpecError(
-                "the spec has linear rules, or cells that do not count each unit once, so that its expected errors "
-                "have no formula",
+                f"the spec has {'linear rules' if constraints.linear else 'cells that do not count each unit once'}, so "
+                "that its expected errors have no formula",
                 needed="nested or crossing tables that count each unit once",
             )
         headers, guarantee = problem.headers, problem.guarantee
@@ -130,6 +130,7 @@ class PlanningTask:
             raise SpecError(
                 "no level has a budget, so that there is nothing to plan",
                 needed="a budget for at least one level",
+                remedy='give a query a budget, such as rho = "1/100"',
             )
         return task.wishing(named, preset, unnamed=not (targets or weights))
 

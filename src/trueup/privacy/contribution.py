@@ -197,8 +197,8 @@ def _factor(relation: object) -> int:
     if isinstance(relation, str) and relation in _FACTORS:
         return _FACTORS[relation]
     text = isinstance(relation, str)
-    given = f"there is no neighbour relation '{relation}'" if text else "a neighbour relation of another type"
     remedy = did_you_mean(relation, _FACTORS) if text else ""
+    given = f"there is no neighbour relation '{relation}'" if text else "a neighbour relation of another type"
     raise SpecError(given, needed=f"one of {', '.join(_FACTORS)}", remedy=remedy)
 
 

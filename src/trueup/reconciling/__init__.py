@@ -178,7 +178,7 @@ def unsolved(method: str, why: str) -> ConvergenceError:
     """Return the error for a method that found no answer although the rules may be consistent."""
     return ConvergenceError(
         f"method '{method}' found no solution: {why}",
-        remedy="use the method 'general-projection' with more 'seconds', or coarser margins",
+        remedy="use the method 'general-projection' with more `seconds`, or leave out some tables or rules",
     )
 
 
@@ -249,7 +249,7 @@ def default(constraints: Constraints) -> Method:
     if why := [f"'{method.name}' fits, but {misfit(method, constraints)}" for method in fitting]:
         raise SpecError(f"no method of reconciliation keeps these constraints: {'; '.join(why)}")
     raise SpecError(
-        f"no method of reconciliation keeps constraints of structure '{structure}'",
+        "no method of reconciliation keeps these constraints",
         needed=f"a structure among: {', '.join(sorted(set().union(*(k.structures for k in METHODS))))}",
         remedy="measure nested tables, or leave out the constraint that crosses them",
     )

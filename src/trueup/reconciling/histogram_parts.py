@@ -257,7 +257,7 @@ def _folded(segment: Segment, level: int, tables: Sequence[NDArray]) -> list[NDA
         if variance == 0 and len(columns) < groups and np.delete(table, columns, axis=1).any():
             raise InfeasibleError(
                 f"structural zeros contradict an invariant of level '{plan.levels[level]}'",
-                remedy="correct one of them",
+                remedy="correct the zeros or the invariant",
             )
         whole = np.asarray(table, float)
         found.append(whole if plan.fold.trivial else whole[:, columns])

@@ -64,8 +64,10 @@ def drawn_populations(
         or not constraints.nonnegative
         or any(h.law.joint for h in headers if not h.exact)
     ):
+        odd = "rules that cross several tables" if structure == "general" else "noise that keeps invariants"
         raise SpecError(
-            "no population can be drawn under these constraints", needed="only nested or crossing margins"
+            f"no population can be simulated under {odd if constraints.nonnegative else 'counts below zero'}",
+            needed="nonnegative counts, nested or crossing tables, and independent noise",
         )
     if structure in ("sum", "tree"):
         return _of_tree(constraints, headers, values, number, rng)

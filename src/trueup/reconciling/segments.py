@@ -156,7 +156,7 @@ def segment_plan(
     cells, fold = constraints.cells, small_fold(constraints)
     if fold is None:
         raise SpecError(
-            "the structural zeros link too many combinations of attribute values",
+            f"the structural zeros link more than {FUSED_CODES} combinations of attribute values",
             needed=f"at most {FUSED_CODES} combinations of the attributes that the zeros name",
             remedy="reconcile all places together: give --engine memory",
         )
@@ -238,7 +238,7 @@ def _hold(levels: Sequence[str], one: tuple[Exact, Table], other: tuple[Exact, T
         where = f"level '{levels[level]}'" + (f" and of level '{levels[lower]}'" if lower != level else "")
         raise InfeasibleError(
             f"the invariants of {where} have different sums, and so contradict each other",
-            remedy="correct one of them",
+            remedy="correct one of them, so that these sums agree",
         )
 
 

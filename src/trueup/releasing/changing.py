@@ -105,7 +105,7 @@ def place_groups(old: Cells, new: Cells, level: str, crosswalk: Any) -> Groups:
             raise DataError(
                 f"place '{held[lost[0]]}' of level '{level}' occurs only in the {which} release ({lost.size:,} such "
                 "places)",
-                remedy="give a crosswalk, whose columns 'before' and 'after' say which places hold its units",
+                remedy="give a crosswalk of places, with columns 'before' and 'after'",
             )
     n = len(names[0])
     links = coo_array((np.ones(left.size), (left, right + n)), shape=(n + len(names[1]),) * 2)
@@ -290,7 +290,7 @@ def _refuse_unlike(old: Record, new: Record) -> None:
         raise SpecError("a release is compared with a posterior", needed="two releases, or two posteriors")
     if _digest(old) == _digest(new):
         raise SpecError(
-            "both were made from the same measurements, so that their noise is the same",
+            "both records were made from the same measurements, so that their noise is the same",
             needed="two releases with separate measurements",
         )
 
@@ -357,7 +357,7 @@ def _asked(old: Record, new: Record, question: str, level: float, beside: str) -
         given = f"a question and a {beside}" if beside else "questions about releases"
         raise SpecError(
             f"{given} cannot be given for this comparison",
-            needed="only a question, and two posteriors (`trueup infer`) that answer it",
+            needed=f"a question, two posteriors (`trueup infer`) that answer it, and no {beside or 'release'}",
         )
     first, second = (ask_draws(question, Names(each.cells), each.draws) for each in (old, new))
     if first.event:

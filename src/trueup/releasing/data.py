@@ -48,7 +48,9 @@ def check_data(folder: RunFolder, data: Any, executor: Executor, log: Log) -> No
     """
     if not folder.tabulated and data is None:
         raise DataError(
-            "the run has not read all its data yet", needed="the confidential table", remedy="give --data"
+            "the run has not read all its data yet",
+            needed="the confidential table",
+            remedy="give --data FILE, as when the run began",
         )
     if not folder.tabulated:
         with _known(folder, data), _leaving_no_run(folder):
@@ -116,7 +118,8 @@ def _of_counts(folder: RunFolder) -> str:
 
 def _other_data() -> DataError:
     return DataError(
-        "the data differ from those with which the run began", remedy="give the same file, or start a new run"
+        "the data differ from those with which the run began",
+        remedy="give the same --data, or start a new run",
     )
 
 
@@ -207,7 +210,8 @@ def refuse_changes(
         )
     if hashlib.sha256(folder.spec_text.encode()).hexdigest() != plan["spec"]:
         raise BundleError(
-            f"the spec in '{folder.path}' was altered after the run began", remedy="restore the spec"
+            f"the spec in '{folder.path}' was altered after the run began",
+            remedy="restore the spec as it was, or start a new run",
         )
     if spec is not None and _text(spec) != folder.spec_text:
         raise SpecError(

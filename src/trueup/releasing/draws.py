@@ -93,7 +93,7 @@ class Draws:
             for line in whole.split("\n") if end else ():
                 name, digest, _ = line.split()
                 if line != _line(noted, name, digest):
-                    raise ValueError("altered")
+                    raise ValueError("a line does not have its digest")
                 noted[name] = line
             if rest:
                 replace_whole(self._journal, whole + end)

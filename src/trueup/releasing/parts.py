@@ -115,7 +115,7 @@ class ByParts:
             raise BundleError(
                 error.given,
                 needed=error.needed,
-                remedy="move away what stands there, then continue with --resume: a run keeps its target",
+                remedy="move away what is at the target, then continue with --resume; a run keeps its target",
             ) from None
         return None
 
@@ -275,7 +275,8 @@ def link_part(parts: Parts, name: str, target: Path) -> None:
         target.chmod(0o644)
     except OSError as error:
         raise ResourceError(
-            f"cannot link '{target.name}': {error.strerror}", remedy="check space and permissions"
+            f"cannot link '{target.name}': {error.strerror}",
+            remedy="free space on that disk, or get permission to write in the folder of the output",
         ) from None
 
 

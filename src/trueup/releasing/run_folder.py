@@ -90,7 +90,7 @@ class RunFolder:
         except OSError:
             raise BundleError(
                 f"'{self.path}' is not the folder of a run: it has no {PLAN}",
-                remedy="check the path given to --resume",
+                remedy="give --resume the folder that ends in .run",
             ) from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise self._damaged(PLAN) from None
@@ -307,7 +307,8 @@ class RunFolder:
         given = source_at(self.plan["geography"]) if geography is None else geography
         if given is None:
             raise BundleError(
-                f"the public places in '{self.places.folder}' are missing", remedy="give --geography again"
+                f"the public places in '{self.places.folder}' are missing",
+                remedy="give --geography FILE, as when the run began",
             )
         tree = read_tree(self.spec, given)
         if tree.digest != self.plan["places"]:

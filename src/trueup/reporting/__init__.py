@@ -292,9 +292,9 @@ def report(
     if kind == "Release":
         options = {"level": level, "shapes": shapes}
     elif shapes is not None:
-        raise SpecError(f"shapes of places are given for a {kind}", needed="shapes only with a Release")
+        raise SpecError(f"shapes of places are given for a {kind}", needed="a Release, or no shapes")
     if kind == "Posterior":
         options = {"areas": areas}
     elif areas is not None and kind != "Release":
-        raise SpecError(f"areas are given for a {kind}", needed="areas only with a Posterior")
+        raise SpecError(f"areas are given for a {kind}", needed="a Posterior, or no areas")
     return Report.of(lay_out(record, stated, ledger, **options))

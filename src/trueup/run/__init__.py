@@ -252,5 +252,5 @@ def out_of_memory(what: str) -> ResourceError:
     """Return advice on what to do if memory does not suffice."""
     return ResourceError(
         what,
-        remedy="free memory or give fewer --workers, then continue with --resume; or start anew with less --memory",
+        remedy="free memory or give fewer --workers, then continue with --resume; or start anew with a smaller --memory",
     )

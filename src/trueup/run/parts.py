@@ -225,7 +225,7 @@ def _writing(name: str) -> Iterator[None]:
     except OSError as error:
         raise ResourceError(
             f"cannot write part '{name}' of the run: {error.strerror or 'the disk refuses'}",
-            remedy="check space and permissions, then continue with --resume",
+            remedy="free space on that disk, or get permission to write there, then continue with --resume",
         ) from None
 
 

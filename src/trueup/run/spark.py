@@ -98,7 +98,7 @@ def quoting_nothing(what: str) -> Iterator[None]:
         raise ResourceError(
             f"{what} failed ({type(error).__name__})",
             needed="a master that can be reached, and executors with enough memory and with this package installed",
-            remedy="read the logs of the cluster; then continue with --resume",
+            remedy="correct what the logs of the cluster name, then continue with --resume",
         ) from None
 
 

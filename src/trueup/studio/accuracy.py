@@ -112,7 +112,7 @@ class Wishes:
             if self.by_size is None:
                 raise TrueupError(
                     "margins of error by size are requested, but they are not yet simulated for this spec",
-                    remedy="simulate them, or clear the fields",
+                    remedy="run the simulation, or clear the fields",
                 )
             known = lowest.isdecimal() and lowest.isascii() and len(lowest) < 12
             number = int(lowest) if known else -1  # which no class begins with

@@ -137,7 +137,9 @@ def choose_tables(spec: Spec, form: Form) -> str:
         )
     if not queries:
         raise TrueupError(
-            "no table is chosen", needed="at least one table, and one that determines the finest counts"
+            "no table is chosen",
+            needed="at least one table, and one that determines the finest counts",
+            remedy="choose a table with all attributes at the last level",
         )
     held["query"] = queries
     return changed(held)

@@ -166,7 +166,7 @@ class Explorer:
         keys = {key: i for i, key in enumerate(tree.labels(level))}
         if lost := [place for place in places if place not in keys]:
             raise TrueupError(
-                f"level '{level}' has no place '{lost[0][:60]}'", needed="places of this release"
+                f"level '{level}' has no place '{lost[0][:60]}'", needed="a place that this release lists"
             )
         if not places:
             raise TrueupError("no place is chosen", needed="at least one place")

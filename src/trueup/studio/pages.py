@@ -245,7 +245,7 @@ def _routes(
 
 async def _pairs(request: Request) -> list[tuple[str, str]]:
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
-        raise TrueupError("the request was not sent by a form of this page", needed="a form of the studio")
+        raise TrueupError("the request was not sent by a form of the studio", remedy="load the page again")
     try:
         return parse_qsl(
             (await request.body()).decode("ascii"),
@@ -254,7 +254,9 @@ async def _pairs(request: Request) -> list[tuple[str, str]]:
             errors="strict",
         )
     except ValueError:
-        raise TrueupError("the form cannot be read", needed="text in UTF-8") from None
+        raise TrueupError(
+            "the form cannot be read", needed="text in UTF-8", remedy="load the page again, and send its form"
+        ) from None
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -90,7 +90,9 @@ class Project:
             path.mkdir(mode=0o700, exist_ok=True)
             held = path.stat()
         except OSError as error:
-            raise BundleError(f"cannot make the folder '{path}': {error.strerror}") from None
+            raise BundleError(
+                f"cannot make the folder '{path}': {error.strerror}", remedy="choose another --folder"
+            ) from None
         if held.st_uid != os.getuid() or held.st_mode & 0o022:
             raise BundleError(
                 f"others may write into the folder '{path}'",

@@ -139,6 +139,7 @@ def _broken_by_draws(rules: str) -> SpecError:
     return SpecError(
         f"the spec declares {rules}, which synthetic counts would not keep",
         needed="a spec whose only constraints are invariants and structural zeros",
+        remedy="leave the other rules out of a copy of the spec",
     )
 
 
@@ -186,7 +187,7 @@ def _plans(spec: Spec, regions: list[SynthRegion]) -> tuple[tuple[Digits, ...], 
         if digits.unique and total > digits.most:
             raise SpecError(
                 f"{total:,} places of level '{level.name}' do not fit in {digits.width} digits",
-                remedy="lengthen the prefix of the level, or ask for fewer places",
+                remedy=f"lengthen the prefix of '{level.name}', or ask for at most {digits.most:,} places",
             )
     if at and max(int(region.code) for region in regions) > laid[0].most:
         raise SpecError(

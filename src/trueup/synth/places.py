@@ -75,7 +75,7 @@ def level_sizes(names: Sequence[str], leaves: int, most: Sequence[int]) -> list[
         raise SpecError(
             f"a region would have {sizes[1]:,} places of level '{names[0]}', but their codes can only distinguish "
             f"{most[0]:,}",
-            remedy="ask for fewer places, or lengthen the prefix of the level",
+            remedy=f"ask for fewer places, or lengthen the prefix of '{names[0]}'",
         )
     return sizes[1:]
 
@@ -224,6 +224,7 @@ def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digit
             raise SpecError(
                 f"level '{level.name}' leaves {width} digits of '{column}' to number its places",
                 needed=f"prefixes that grow from level to level, up to {_MOST_DIGITS} digits",
+                remedy=f"lengthen the prefix of '{level.name}', or shorten that of the level above it",
             )
         found.append(digits)
     return found

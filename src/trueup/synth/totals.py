@@ -138,7 +138,7 @@ def sized(
     if persons < 0 or places < len(regions):
         raise SpecError(
             f"{persons:,} persons in {places:,} places cannot be divided among {len(regions)} regions",
-            needed="at least one place for every region, and no negative number",
+            needed=f"at least {len(regions)} places, and 0 or more persons",
         )
     if not total:
         raise SpecError("the stated totals are all zero", needed="at least one region with a positive total")

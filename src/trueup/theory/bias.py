@@ -196,7 +196,7 @@ def region(x: ArrayLike, matrix: ArrayLike) -> RegionEnds:
     """
     counts, a = np.asarray(x, float), np.atleast_2d(np.asarray(matrix, float))
     if counts.ndim != 1 or not (np.isfinite(counts) & (counts >= 0)).all():
-        raise DataError("the counts are not a vector of finite numbers of at least zero")
+        raise DataError("the counts are not a vector of finite numbers", needed="numbers of 0 or more")
     if a.shape[1] != counts.size:
         raise SpecError(
             f"the matrix has {a.shape[1]} columns", needed=f"one for each of {counts.size} counts"

@@ -125,7 +125,7 @@ def _inside_and_outside(law: Law, n: int, radius: float) -> tuple[float, float]:
         inside = _convolved(law, int(n), floor(radius))
         return inside, max(0.0, 1 - inside)
     raise SpecError(
-        f"the probability of a ball of radius {radius:g} is not known for the noise '{law.name}'",
+        f"the probability that the errors lie within {radius:g} counts is not known for the noise '{law.name}'",
         needed=f"Laplace, Gaussian or two-sided geometric noise, or another integer law up to radius {MAX_CONVOLVED_RADIUS:,}",
     )
 

@@ -62,8 +62,8 @@ class PosteriorAnswer(ThreeLines):
         """Return the probability of the event asked for; raise SpecError if the question is not one comparison."""
         if not self.asked.event or self.asked.names is not None:
             raise SpecError(
-                f"the question '{self.question}' does not have the form of one event",
-                needed="a comparison, such as 'a > b'; `figures()` describes answers with several places",
+                f"the question '{self.question}' is not one comparison",
+                needed="a comparison, such as 'a > b'; for answers with several places, use `figures()`",
             )
         return float(self.figures()["probability"][0])
 

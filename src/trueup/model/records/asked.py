@@ -98,7 +98,7 @@ def ask_draws(question: str, names: Names, draws: NDArray) -> AskedDraws:
     """
     asked = _Reader(question, names, draws).asked
     if asked.draws.shape[:2] != draws.shape[:2]:
-        raise SpecError(f"the question '{question}' names no place", needed=_FORM)
+        raise SpecError(f"the question '{question}' names no place", needed="a place, such as 'county=001'")
     return asked
 
 

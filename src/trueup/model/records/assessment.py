@@ -255,8 +255,8 @@ class Assessment(ThreeLines):
         found = self._known_rows({"by": "level", **wanted, "statistic": statistic, "level": level})
         if len(found["value"]) != 1:
             raise SpecError(
-                f"the conditions fit {len(found['value'])} figures '{statistic}' of '{level}'",
-                needed="conditions that fit one figure, such as on method, budget, about or unit",
+                f"{len(found['value'])} figures '{statistic}' of '{level}' meet the conditions",
+                needed="conditions that one figure meets, such as on method, budget, about or unit",
             )
         return float(found["value"][0]), float(found["mc_error"][0])
 

@@ -42,13 +42,14 @@ def read_together(several: Sequence[Measurements]) -> Measurements:
             needed="records that `trueup.measure` or `trueup.read_measurements` returned",
         )
     if not several:
-        raise SpecError("no measurements are given", needed="at least one record")
+        raise SpecError("no measurements are given", needed="at least one measurement")
     first, *others = several
     if not others:
         return first
     if any(cells_of(each) != cells_of(first) for each in others):
         raise SpecError(
-            "the measurements are not about the same cells",
+            "the measurements have different "
+            f"{'attributes' if all(cells_of(each)[0] == cells_of(first)[0] for each in others) else 'places'}",
             needed="the same places, and the same attributes with the same values",
             remedy="infer from each of them alone",
         )
@@ -141,7 +142,9 @@ def link_periods(source: Mapping[str, Measurements | Release]) -> tuple[Measurem
     each = [held.measurements if isinstance(held, Release) else held for held in source.values()]
     if len(names) < 2 or not all(names) or not all(isinstance(held, Measurements) for held in each):
         raise SpecError(
-            "the mapping of periods has fewer than two names, or holds something else than measurements",
+            "the mapping of periods has fewer than two names"
+            if len(names) < 2
+            else "a period has no name, or is not given measurements",
             needed="two or more names, each with the measurements of a period",
         )
     first, *others = each
@@ -244,7 +247,7 @@ def _rules_by_period(cells: Cells, rules: Sequence[Constraints]) -> Constraints:
     """Return the constraints on the counts of all periods: the common rules, and the bounds of each period."""
     first = rules[0]
     if len({tuple((b.margin, b.where) for b in each.bounds) for each in rules}) > 1:
-        raise SpecError("the periods have bounds on different tables", needed="bounds on the same tables")
+        raise SpecError("the periods have bounds on different tables", needed="the same bounds in all specs")
     bounds = tuple(
         replace(
             alike[0],

@@ -124,9 +124,10 @@ class OnLattice:
             If the law is not bound to a lattice of `size` cells.
         """
         if self.bound is None or size != self.bound.n:
-            given = "no lattice" if self.bound is None else f"a lattice of {self.bound.n} cells"
             raise SpecError(
-                f"the law keeps the sums of {given}",
+                "the law has no lattice, so that it keeps no sums"
+                if self.bound is None
+                else f"the law keeps the sums of a lattice of {self.bound.n} cells",
                 needed=f"a law for a lattice of {size} cells",
                 remedy="give it the lattice by law.on(lattice)",
             )

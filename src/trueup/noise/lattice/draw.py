@@ -78,8 +78,11 @@ def whole_noise(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
             remedy="use 'lattice-laplace' or 'lattice-gaussian', which take weights",
         )
     if beyond := unwalkable(lattice.pieces):
-        given = f"the L2 norm on {lattice.n} cells would need {beyond}"
-        raise SpecError(given, needed="a smaller table", remedy="use 'lattice-laplace'")
+        raise SpecError(
+            f"noise 'lattice-l2-laplace' on {lattice.n} cells would need {beyond}",
+            needed="a table or invariants within that limit",
+            remedy="use 'lattice-laplace'",
+        )
     cells = np.concatenate([piece.cells.ravel() for piece in lattice.pieces])
     blocks: Any = block_diag(*(piece.basis for piece in lattice.pieces))
     steps = klein.KleinWalk.of(blocks.astype(np.int64))
@@ -143,7 +146,7 @@ def unwalkable(pieces: Sequence[Piece]) -> str:
 
 def _nothing_open(*_) -> int:
     raise PrivacyError(
-        "a draw could not be decided in double precision", remedy="report this as an error in trueup"
+        "a draw could not be decided by floating-point arithmetic", remedy="report this as an error in trueup"
     )
 
 
@@ -196,7 +199,7 @@ def choose_sampler(
         if not (choice := bound.pieces[0][1]).seconds <= slowest:
             raise SpecError(
                 f"drawing noise '{law.name}' for this table would take more than {slowest:g} s: {choice.sentence()}",
-                needed="a smaller epsilon, fewer cells, or more time",
+                needed="a smaller epsilon, fewer cells, or a larger `slowest` (seconds)",
                 remedy="use 'lattice-laplace'",
             )
         return bound
@@ -232,7 +235,7 @@ def _too_slow(piece: Piece, options: list[Choice], sampler: str, slowest: float)
     costs = "; ".join(option.sentence() for option in options) or f"none is called '{sampler}'"
     return SpecError(
         f"no exact sampler can draw noise for {shape} cells of kind '{piece.kind}' within {slowest:g} s: {costs}",
-        needed="fewer cells, more time, or another law",
+        needed="fewer cells, a larger `slowest` (seconds), or another law",
         remedy="use 'lattice-gaussian', or use plain noise and let reconciliation keep the invariants",
     )
 

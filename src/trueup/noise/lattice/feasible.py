@@ -124,7 +124,7 @@ class WithinLaplace(OnLattice, DiscreteLaplace):
         """Return the log of one count's factor, up to a constant; raise an error if the mass is not a product of factors."""
         if not self.factors:
             raise SpecError(
-                "noise that stays within a set of tables is not independent between counts",
+                "this noise is not independent between counts, so that a single count has no probability",
                 needed="counts of two possible values each, alone or with one fixed sum",
             )
         return super().logpmf(noise)

@@ -201,9 +201,10 @@ class BaseLaw:
         # What noise was drawn with is never filled in; of others' laws a default may be left out.
         least = {f.name for f in fields(cls) if cls.additive or f.default is MISSING}  # pyright: ignore[reportArgumentType]
         if not least <= set(parameters) <= set(_parameter_names(cls)):
-            given = ", ".join(map(repr, parameters)) or "no parameter"
-            needed = ", ".join(map(repr, _parameter_names(cls))) or "no parameter"
-            raise SpecError(f"law {cls.name!r} is given {given}", needed=needed)
+            raise SpecError(
+                f"law {cls.name!r} is given the parameters {', '.join(map(repr, parameters)) or 'none'}",
+                needed=f"the parameters {', '.join(map(repr, _parameter_names(cls))) or 'none'}",
+            )
         return cls(**parameters)
 
 
@@ -386,5 +387,7 @@ def refuse_extreme_width(scale_squared: Fraction, what: str, value: Fraction) ->
     if not MIN_SCALE**2 <= scale_squared <= MAX_SCALE**2:
         shown = f" {value}" if len(str(value)) <= 24 else ""
         effect = "practically no noise" if scale_squared < 1 else "noise wider than any count"
-        needed = f"a scale (or standard deviation) between 1/{MAX_SCALE:,} and {MAX_SCALE:,} counts"
-        raise SpecError(f"{what}{shown} makes {effect}", needed=needed)
+        raise SpecError(
+            f"{what}{shown} makes {effect}",
+            needed=f"a scale (or standard deviation) between 1/{MAX_SCALE:,} and {MAX_SCALE:,} counts",
+        )

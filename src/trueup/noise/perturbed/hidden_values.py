@@ -57,7 +57,8 @@ class HiddenValues(OneValue, LawOfShown):
         if any(np.isinf(high) for _, high in (*self.published, *self.counts)):
             raise SpecError(
                 "a code stands for published values that have no upper end",
-                needed="an upper end, or a range of the true count such as '10+'",
+                needed="an upper limit of the published values; or the range of the true count instead, which may be open, such "
+                "as '10+'",
             )
 
     def parameters(self) -> dict[str, str]:
@@ -161,8 +162,8 @@ def _between(law: Any, x: Integers, low: float, high: float) -> Reals:
         return ((x >= low) & (x <= high)).astype(np.float64)
     if not law.additive:
         raise SpecError(
-            f"values of law '{law.name}' cannot be combined with a rule that hides small published values",
-            needed="another law",
+            f"law '{law.name}' cannot be combined with a rule that hides small published values",
+            needed="a law that adds noise, rounds it, or is exact",
         )
     step = 1 if law.discrete else 0  # of a continuous law both ends have no mass
     below, above = low - step - x, high - x

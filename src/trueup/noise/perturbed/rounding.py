@@ -51,8 +51,8 @@ class RandomRounding(ByChange):
         below = whole_number(self.below, "the count from which all stay", self.base)
         if below % self.base:
             raise SpecError(
-                f"counts below {below} are rounded to multiples of {self.base}, but {below} does not fit that base",
-                needed=f"for `below`, the first multiple of {self.base} from which on all counts stay as they are",
+                f"`below` is {below}, which is not a multiple of the base {self.base}",
+                needed=f"the first multiple of {self.base} from which on all counts stay as they are",
             )
         object.__setattr__(self, "below", below)
 

@@ -251,8 +251,8 @@ class Inversion:
             if value is not None:
                 return value
         raise PrivacyError(
-            f"{bits} random bits did not decide a draw; with a working source of randomness that does not happen",
-            needed="independent random bytes",
+            f"{bits} random bits did not decide a draw, so that the source of randomness does not work",
+            needed="a source of independent random bytes",
         )
 
     def _search(self, u: int, bits: int) -> int | None:

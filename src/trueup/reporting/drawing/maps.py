@@ -245,7 +245,7 @@ def draw_map(
     if level not in margins:
         raise DataError(
             f"the shapes show the places of level '{level}', for which no margins of error were released",
-            needed="shapes of a level that was released with margins of error",
+            needed=f"shapes of a level with margins of error: {', '.join(margins) or 'there is none'}",
         )
     share = margins[level] / np.maximum(np.abs(counts[level]), 1)
     shade = np.searchsorted(SHADES, share, side="right")

@@ -85,6 +85,7 @@ def refuse_map(shapes: object) -> None:
         raise SpecError(
             "shapes of places are given for a release in several parts",
             needed="a release in one part, whose page shows single counts",
+            remedy="leave out the shapes",
         )
 
 
