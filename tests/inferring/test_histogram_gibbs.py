@@ -449,8 +449,15 @@ def test_large_problems_keep_more_draws_a_sweep_and_say_their_sweeps(rng, monkey
     cells, laws, record = blocks(rng)
     monkeypatch.setattr(histogram_gibbs, "FEW_STEPS", 1)
     steps = walked(cells, record, np.random.default_rng(5), None, ()).steps
-    for large, many, sweeps in ((histogram_gibbs.LARGE, 4, 250), (steps, 4, 175), (steps // 2, 2, 200)):
+    usual = histogram_gibbs.LARGE, histogram_gibbs.MIN_STEPS_WITH_FEWER_CHAINS
+    for large, fewer, many, sweeps in (
+        (*usual, 4, 250),
+        (steps, steps + 1, 4, 175),
+        (steps, steps, 2, 250),
+        (steps // 2, steps, 2, 200),
+    ):
         monkeypatch.setattr(histogram_gibbs, "LARGE", large)
+        monkeypatch.setattr(histogram_gibbs, "MIN_STEPS_WITH_FEWER_CHAINS", fewer)
         posterior = infer(record, HistogramGibbs(), spec=constraints_of(cells, laws), draws=600)
         assert posterior.draws.shape == (many, 600 // many, cells.n)
         assert posterior.drawn.stats["sweeps"] == sweeps

@@ -71,8 +71,8 @@ JUDGED_DRAWS_RATIO = 2
 """Draws of so few cells that are judged for each that is asked for, at first one a sweep: every other one says less."""
 WATCHED, SOME = 1 << 40, 4000
 """Counts of each table that are watched: all, and by the approximate tier so many of the lowest places' at random."""
-CHAINS_ON_LARGE_PROBLEMS = 2
-"""Chains of the approximate tier where rates are not moved, and from twice `LARGE` on: fewer and longer ones."""
+CHAINS_ON_LARGE_PROBLEMS, MIN_STEPS_WITH_FEWER_CHAINS = 2, 45_000
+"""Chains of the approximate tier where rates are not moved, and from so many steps of places in a sweep: fewer, longer ones."""
 MIN_DRAWS = 100
 """Draws of each of these, at least."""
 FEWEST_DRAWS = 25
@@ -221,7 +221,9 @@ class HistogramGibbs(InferenceMethod):
         if few:
             return Plan("approximate", self.chains, kept, thin, kept * thin, walk, draws)
         chains = (
-            CHAINS_ON_LARGE_PROBLEMS if n > MAX_CELLS_WITH_RATE_MOVES or steps >= 2 * LARGE else self.chains
+            CHAINS_ON_LARGE_PROBLEMS
+            if n > MAX_CELLS_WITH_RATE_MOVES or steps >= MIN_STEPS_WITH_FEWER_CHAINS
+            else self.chains
         )
         each = max(-(-draws // chains), MIN_DRAWS)
         stages = 1 if n > MAX_CELLS_WITH_RATE_MOVES else min(1 + steps // LARGE, MOST_STAGES)
