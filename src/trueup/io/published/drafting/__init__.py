@@ -15,16 +15,17 @@ from trueup.io.published.drafting.above import all_above, write_indented_places
 from trueup.io.published.drafting.apart import of_finest_kind
 from trueup.io.published.drafting.deviations import listed_variances, lists_beside
 from trueup.io.published.drafting.joined import joined
-from trueup.io.published.drafting.kept_sums import without_totals
+from trueup.io.published.drafting.kept_sums import way_without_totals, without_totals
 from trueup.io.published.drafting.keys import Draft, Pointers, pointers_of
 from trueup.io.published.drafting.laws import listed_transitions
 from trueup.io.published.drafting.look import look_at, texts_of
 from trueup.io.published.drafting.lookups import places_looked_up, with_listed_places, without_list
 from trueup.io.published.drafting.seen import SeenTable, is_number
-from trueup.io.published.drafting.sums import said_of_kept, sums_kept, sums_missed
+from trueup.io.published.drafting.sums import sums_missed
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
 from trueup.io.published.perturbed.grid import rows_of, sheets_of
+from trueup.io.published.perturbed.wholes import SumsKept, sums_kept
 from trueup.model.perturbed import parse_perturbed
 from trueup.noise.laws.undrawn import Exact
 from trueup.noise.perturbed import CountInterval, Rounded
@@ -126,29 +127,25 @@ def draft_published(
             )
             given = [file for file in tables if Path(file).name in read]
             measured = read_perturbed(parse_perturbed(text), given, listed)
-            noise_laws = {header.law.name for header in measured.headers} - _WITHOUT_NOISE
-            if (
-                not variances
-                and not _has_errors(draft)
-                and (kept := sums_kept(measured, [*noise_laws], shown=True))
-            ):
+            laws = {header.law.name for header in measured.headers} - {CountInterval.name}
+            is_known = bool(variances) or _has_errors(draft)
+            added = SumsKept() if is_known else sums_kept(measured, [*laws - {Exact.name}], shown=True)
+            if added.chance < CERTAIN_CHANCE:
                 text, todo = _without_totals(draft, text, title, law)
-                undecided.append(
-                    said_of_kept(kept, "had noise of its own: they were added from perturbed cells", todo)
-                )
+                undecided.append(_said_of_added(added, todo))
                 measured = read_perturbed(parse_perturbed(text), given, listed)
+            elif not is_known and (asked := sums_kept(measured, [*laws], shown=True)).chance < OPEN_CHANCE:
+                undecided.append(
+                    f"whether totals were added from the published cells: all {asked.kept} published sums equal those of their "
+                    "published parts. If so, and if values are perturbed, they tell nothing more than the cells and have to be "
+                    f"left out: {way_without_totals(draft)}"
+                )
         if sums_missed(measured, NEAREST):
             nearest = rf'name = "{NEAREST}", base = (\d+), ties = "either"'
             text = re.sub(nearest, r'name = "random-rounding", base = \1', text)
             undecided.append("sums of parts exclude rounding to the nearest: it is taken to be at random")
-        if kept := sums_kept(measured, (NEAREST, RANDOM)):
-            undecided.append(
-                said_of_kept(
-                    kept,
-                    "were rounded by itself: they are sums of rounded numbers",
-                    "leave their entries out, and their columns out of `cell`",
-                )
-            )
+        if not added.kept and (hidden := sums_kept(measured, (NEAREST, RANDOM))).chance < CERTAIN_CHANCE:
+            undecided.append(_said_of_added(hidden, way_without_totals(draft)))
         if missed := sums_missed(measured, Exact.name):
             undecided.append(missed.said())
         undecided += [text for text in getattr(measured.spec, "noted", ()) if "is about the sum" in text]
@@ -157,8 +154,16 @@ def draft_published(
     return PublishedDraft(text, tuple(dict.fromkeys(undecided)), geography, tuple(places), columns, read)
 
 
-_WITHOUT_NOISE = frozenset({NEAREST, RANDOM, Exact.name, CountInterval.name})
-"""Laws of values that are exact, rounded or hidden."""
+CERTAIN_CHANCE, OPEN_CHANCE = 1e-3, 0.1
+"""Chances of sums that agree, at which totals are taken for added from perturbed cells, and at which it is asked."""
+
+
+def _said_of_added(found: SumsKept, todo: str) -> str:
+    """Return a note that published sums equal the sums of their parts, although the law would make them differ."""
+    return (
+        f"all {found.kept} published sums equal the sums of their published parts, as they would not if each were perturbed by "
+        f"itself: they were added from perturbed cells, and tell nothing more; {todo}"
+    )
 
 
 def _has_errors(draft: Draft) -> bool:
@@ -169,7 +174,7 @@ def _has_errors(draft: Draft) -> bool:
 def _without_totals(draft: Draft, text: str, title: str, law: str | None) -> tuple[str, str]:
     """Return the spec without totals, or unchanged if totals cannot be told from cells, and a note on what to do."""
     if (finest := without_totals(draft)) is None:
-        return text, "leave their rows out by `only`, and their columns out of `cell`"
+        return text, way_without_totals(draft)
     return written(finest, title, {}, law)[0], "they are left out"
 
 

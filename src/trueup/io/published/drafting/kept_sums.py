@@ -85,6 +85,29 @@ def without_totals(draft: Draft) -> Draft | None:
     return replace(draft, entries=entries) if named and all(told) else None
 
 
+def way_without_totals(draft: Draft) -> str:
+    """Return what to write in a drafted spec so that no total is read."""
+    finest = without_totals(draft)
+    return (
+        "; ".join(_changes(*pair) for pair in zip(draft.entries, finest.entries) if pair[0] != pair[1])
+        if finest
+        else ("leave their rows out by `only`, and their columns out of `cell`")
+    )
+
+
+def _changes(entry: DraftedTable, finest: DraftedTable) -> str:
+    """Return what to write in an entry so that it reads the finest cells alone."""
+    left = [
+        column.name for column, _ in entry.cells if all(column.name != kept.name for kept, _ in finest.cells)
+    ]
+    only = [f"write only = {inline_table(finest.seen.only)}"] * (finest.seen.only != entry.seen.only)
+    out = ["`total`"] * bool(entry.totals) + [f"the `cell` of {', '.join(map(value_text, left))}"] * bool(
+        left
+    )
+    where = f" of '{entry.seen.label or entry.seen.sheet or entry.seen.file}'"
+    return f"in the entry{where} " + ", ".join([*only, f"leave out {' and '.join(out)}"] if out else only)
+
+
 def _finest_cells(entry: DraftedTable) -> DraftedTable:
     """Return a table with the rows and columns that hold no total."""
     most = max((len(where) for _, where in entry.cells), default=0)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +11,8 @@ from numpy.typing import NDArray
 
 from trueup.io.published.drafting.seen import SeenColumn, is_number
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
+from trueup.io.published.perturbed.wholes import values_under
 from trueup.model.cells import Margin
-from trueup.model.header import Measured
-from trueup.model.nested import canonical
 from trueup.model.published_codes import INSTEAD
 from trueup.model.records.measurements import Measurements
 from trueup.noise.laws.undrawn import Exact
@@ -86,23 +84,12 @@ def _ends(low: float, high: float) -> str:
     return f"{low:,g}" if low == high else f"{low:,g} or more" if np.isinf(high) else f"{low:,g} to {high:,g}"
 
 
-def _under(
-    measured: Measurements, laws: Sequence[str]
-) -> Iterator[tuple[Measured, NDArray, Margin, NDArray[np.int64]]]:
-    """Yield the headers that have one of some laws, each with values, margin and groups."""
-    for header, values in zip(measured.headers, measured.values):
-        if header.law.name in laws:
-            margin = canonical(measured.cells, header.margin)
-            every = np.arange(measured.cells.size(margin))
-            yield header, values, margin, every if header.groups is None else np.asarray(header.groups)
-
-
 def sums_missed(measured: Measurements, law: str) -> SumMissed | None:
     """Return a published total that the values of its parts contradict under the laws; None if there is none."""
     cells = measured.cells
     ends: dict[Margin, NDArray[np.float64]] = {}
     shown: dict[Margin, NDArray[np.bool_]] = {}
-    for header, values, margin, groups in _under(measured, (law, Exact.name, CountInterval.name)):
+    for header, values, margin, groups in values_under(measured, (law, Exact.name, CountInterval.name)):
         size = cells.size(margin)
         every = ends.setdefault(margin, np.array([[0.0] * size, [np.inf] * size]))
         every[:, groups] = [np.asarray(end, float) for end in header.law.bounds(values)]
@@ -140,40 +127,6 @@ def _levels_of_one_entry(measured: Measurements, *levels: str) -> list[str]:
         (each for each in shown.values() if len({*levels}) > 1 and each.issuperset(levels)), set[str]()
     )
     return [level for level in measured.cells.tree.levels if level in held]
-
-
-MANY_SUMS = 14
-"""Sums that agree exactly, of which chance leaves fewer than one in a thousand where each number is rounded by itself."""
-
-
-def sums_kept(measured: Measurements, laws: Sequence[str], *, shown: bool = False) -> int:
-    """Return the number of published sums that equal the sums of their parts; 0 if one differs or few are known.
-
-    Where all parts have to be `shown`, 0 is returned for a sum of hidden ones, too: it tells of these.
-    """
-    found: dict[Margin, NDArray[np.float64]] = {}
-    cells = measured.cells
-    for _, values, margin, groups in _under(measured, laws):
-        found.setdefault(margin, np.full(cells.size(margin), np.nan))[groups] = values
-    kept = 0
-    for (total, own), (parts, each) in product(found.items(), repeat=2):
-        if parts != total and cells.contains(total, parts):
-            group = cells.groups(parts, total)
-            sums, many = np.bincount(group, each, len(own)), np.bincount(group, each != 0, len(own))
-            told = (many > 1) & np.isfinite(sums) & np.isfinite(own)
-            hidden = np.isfinite(own) & ~np.isfinite(sums)
-            if not np.isclose(own, sums)[told].all() or (shown and hidden.any()):
-                return 0
-            kept += int(told.sum())
-    return kept if kept >= MANY_SUMS else 0
-
-
-def said_of_kept(kept: int, what: str, todo: str) -> str:
-    """Return a note that published sums equal the sums of their parts, although the law would make them differ."""
-    return (
-        f"all {kept} published sums equal the sums of their published parts, as they would not if each {what}, and tell nothing "
-        f"more; {todo}"
-    )
 
 
 _BASE = re.compile(r"(?:base(?: of)?|nearest|multiples? of|to)\s+(\d{1,4})", re.IGNORECASE)

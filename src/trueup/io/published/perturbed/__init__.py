@@ -18,7 +18,7 @@ from trueup.io.published.perturbed.margins import ShownMargin, shown_margins
 from trueup.io.published.perturbed.places import TableRows, rows_by_level, tree_of_rows
 from trueup.io.published.perturbed.under_law import counted_once, covers_margin
 from trueup.io.published.perturbed.values import values_under_laws
-from trueup.io.published.perturbed.wholes import wholes_among_parts
+from trueup.io.published.perturbed.wholes import totals_added, wholes_among_parts
 from trueup.model.build import build_cells, build_constraints
 from trueup.model.cells import Cells
 from trueup.model.geography import read_tree
@@ -110,6 +110,7 @@ def read_perturbed(
     values = tuple(v.values for v in once)
     measured = Measurements(cells, headers, values, NO_GUARANTEE, spec=as_spec)
     levels.note(wholes_among_parts(measured, _order_of_places(cells, shown)))
+    levels.note(totals_added(measured))
     return measured
 
 
