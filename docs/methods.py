@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trueup.cli.listings import NOUNS, methods_and_laws
+from trueup.cli.standalone import NOUNS, methods_and_laws
 
 
 def lines() -> Iterator[str]:

@@ -120,7 +120,7 @@ def stratify(cells: Cells, counts: NDArray[np.int64], margin: Margin, sizes: Seq
 
 
 def _fairness_classings(cells: Cells, margin: Margin) -> Iterator[Classing]:
-    """Yield divisions by number of siblings and by attribute value, into classes that an allocation may treat unfairly."""
+    """Yield the classes in which fairness is assessed: by number of siblings, and by the value of each attribute."""
     places, *values = np.unravel_index(np.arange(cells.size(margin)), cells.margin_shape(margin))
     level = cells.tree.level(margin.level)
     if level:

@@ -225,12 +225,12 @@ COMMANDS = {
     "areas": "bundles",
     "check": "bundles",
     "budget": "budget",
-    "audit": "listings",
-    "methods": "listings",
-    "schema": "listings",
-    "demo": "starting",
-    "studio": "starting",
-    "synth": "starting",
+    "audit": "standalone",
+    "methods": "standalone",
+    "schema": "standalone",
+    "demo": "standalone",
+    "studio": "standalone",
+    "synth": "standalone",
 }
 """Commands and their modules, in the order of `trueup --help`; `budget` is a group of commands."""
 

@@ -95,7 +95,7 @@ class Engine(Protocol):
         ...
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Return a run's diagnostics: `smallest_ess`, `largest_r_hat`, `r_hat_allowed`, `passed`, and perhaps `aimed`."""
+        """Return a run's diagnostics: `smallest_ess`, `largest_r_hat`, `r_hat_allowed` and `passed`; some engines add `aimed`."""
         ...
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:

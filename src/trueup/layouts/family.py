@@ -249,7 +249,7 @@ def _fixed(shared: Shared, parent: SettledTables) -> tuple[Marginal, list[NDArra
 
 
 def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> FamilyProblem:
-    """Return the problem of a family of tables, from constraints and measured headers.
+    """Return the estimation problem of a family of tables, from its constraints and the headers of its measured tables.
 
     Raises
     ------

@@ -24,7 +24,7 @@ FIRST_TABLE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class FactorBlock:
-    """Rows of one kind: a sparse matrix `(r, n)` and, for each column of `Rows`, a number or `(r,)` values."""
+    """Rows of one kind in a linear system: coefficients `(r, n)` and, for each column of `Rows`, one number or `(r,)` values."""
 
     matrix: Any
     centre: Any = 0.0

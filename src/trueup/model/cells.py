@@ -213,7 +213,7 @@ class Cells:
 
     @property
     def finest_tables(self) -> tuple[Margin, ...]:
-        """Return the margins whose groups, in order, are the cells; only a family has several."""
+        """Return the finest margins, whose groups in order are the cells: one for a single table, several for a family."""
         return (self.finest,)
 
     def holds(self, margin: Margin) -> bool:

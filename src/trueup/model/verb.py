@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 def takes_records(verb: Callable[P, R]) -> Callable[P, R]:
-    """Return a verb that refuses, by name, an argument whose type is not the annotated record.
+    """Return a public function that refuses arguments that are not of the annotated record type, with an error that names them.
 
     Raises
     ------

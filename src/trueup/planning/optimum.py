@@ -313,7 +313,7 @@ def least_error(price: Reals, evaluate: Evaluate) -> tuple[Reals, float, float]:
 def local_errors(
     total: float, prices: Hyperbolic, evaluate: Evaluate, starts: Sequence[Reals]
 ) -> tuple[Reals, Reals]:
-    """Return costs (k,) with sum `total` that minimise a weighted sum of variances under Laplace noise, and local minima.
+    """Return costs (k,) with a given sum that minimise a weighted sum of Laplace variances, and the values of all minima found.
 
     One minimum is sought near each start, to `NEAR`, and the best of them followed until it stays.
     """

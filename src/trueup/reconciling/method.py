@@ -80,7 +80,7 @@ class Method(ABC):
         return "it solves for all places at once"
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Return the plan that all parts of the places have in common.
+        """Return the plan of reconciliation that is shared by all parts into which the tree of places is divided.
 
         Raises
         ------

@@ -168,7 +168,7 @@ MODEL = "central: one curator holds the records and adds noise before anything i
 
 
 def deployment(record: Release | Measurements | Posterior, curator: str | None = None) -> dict[str, Any]:
-    """Return a release's entry for registries of deployments; each amount is an exact fraction, and a decimal rounded up."""
+    """Return a release's entry for registries of deployments, with each loss as a fraction and as a decimal rounded up."""
     if isinstance(record, Posterior):
         raise SpecError(
             "a posterior is given, which has no mechanism of its own",

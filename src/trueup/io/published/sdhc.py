@@ -168,7 +168,7 @@ def _tree(spec: Spec, rows: Columns) -> Tree:
 
 
 def _keys(spec: Spec, rows: Columns, last: str) -> list[dict[str, NDArray]]:
-    """Return the key columns of all levels down to that of the rows, each a column or a prefix of one."""
+    """Return the key columns of all levels from the top to that of the rows; a key is a column or a prefix."""
     found: list[dict[str, NDArray]] = []
     for level in spec.levels[: [level.name for level in spec.levels].index(last) + 1]:
         codes = rows[level.column].astype(str) if level.column else np.zeros(0, str)

@@ -182,7 +182,7 @@ class Domain:
         return forward_rows(_as_rows(x), *self.layout).reshape(x.shape)
 
     def backward(self, coefficients: np.ndarray) -> np.ndarray:
-        """Return histograms (..., n) of coefficients (..., n): the inverse of `forward`."""
+        """Return the histograms (..., n) that have the given coefficients (..., n): the inverse of `forward`."""
         from trueup.kernel.histogram.helmert import backward_rows
 
         return backward_rows(_as_rows(coefficients), *self.layout).reshape(coefficients.shape)

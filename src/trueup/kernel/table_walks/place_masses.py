@@ -179,7 +179,7 @@ def _inner(places, state, columns, level, v, balance):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inner_ratios(places, state, columns, stride, level, v, low, size, balance, ratios):
-    """Write the ratios of successive prior masses of steps at a place above the lowest level."""
+    """Write, for a place above the lowest level, the ratio of the prior probabilities of each step and the step before."""
     if columns.size > SINGLE:
         ratios[:WIDE] = 1.0
         return

@@ -114,7 +114,7 @@ def _conflict_nodes(node: int, others: set[int]) -> np.ndarray:
 
 
 def _frontier(child_ptr: np.ndarray, own: np.ndarray, tight: np.ndarray, node: int) -> dict[int, float]:
-    """Return the highest descendants whose own lower bounds are as tight as the bounds below them."""
+    """Return the highest descendants whose own lower bound is at least the bound that their descendants imply."""
     found: dict[int, float] = {}
     open_nodes = [node]
     for v in open_nodes:

@@ -76,7 +76,7 @@ class ErrorClass:
 
     @classmethod
     def normal(cls, table: Margin, error: float) -> ErrorClass:
-        """Return one class for counts of any size: unbiased normal errors with the given standard deviation (counts).
+        """Return a single error class for counts of all sizes: unbiased normal errors with a given standard deviation (counts).
 
         Examples
         --------

@@ -134,7 +134,7 @@ def _scratch(law, n: int) -> np.ndarray:
 
 
 def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
-    """Return the sampler of any piece: free cells are drawn independently and accepted by the dependent cells."""
+    """Return a rejection sampler of any piece: it draws free cells, and accepts them by the mass of the cells they determine."""
     if len(piece.invariants) > MOST_INVARIANTS:
         beyond = f"{len(piece.invariants)} dependent cells, at most {MOST_INVARIANTS}"
         return Choice("free", "integer", math.inf, math.inf, nothing_drawn, beyond=beyond)

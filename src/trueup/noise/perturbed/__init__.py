@@ -246,7 +246,7 @@ class OneValue:
         raise NotImplementedError
 
     def mean(self, true: ArrayLike) -> Reals:
-        """Return the mean of the published value given the true count: the number that represents the code."""
+        """Return the mean of the published value given the true count; of a code it is the number that represents the code."""
         return np.full(np.shape(true), float(self.centre))
 
     def variance_at(self, true: ArrayLike) -> Reals:

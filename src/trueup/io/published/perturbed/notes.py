@@ -1,4 +1,4 @@
-"""Notes and blank rows below a table; a note has no value, and keys of another form than the rows above."""
+"""Notes and blank rows below a table. A note is a row without a value whose keys differ in form from those above."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def _rows_of_level(
 
 
 def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
-    """Return the tree of places that the rows of the last level list."""
+    """Return the tree of all places listed in the rows of the last level."""
     last = len(spec.levels) - 1
     finest = [t for t in tables if spec.levels[last].name == t.part.level]
     if not finest:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 from trueup.io.published.perturbed.margins import ShownMargin
 from trueup.io.published.perturbed.numbers import Numbers, numbers_of, without_mark
-from trueup.io.published.perturbed.text_refused import codes_with, refuse_text
-from trueup.io.published.perturbed.under_law import ValuesUnderLaw, by_variance
+from trueup.io.published.perturbed.under_law import ValuesUnderLaw, by_variance, codes_with, refuse_text
 from trueup.model.cells import Cells
 from trueup.model.perturbed import PublishedTable
 from trueup.model.published_codes import HIDDEN, CodeMeaning, plain_meaning, read_meaning
