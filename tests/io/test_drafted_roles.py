@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from trueup.io.published.drafting import draft_published
@@ -186,3 +187,148 @@ def test_what_measures_land_is_no_count(name, first, tmp_path):
 def test_names_that_begin_like_measures_are_counts(name, tmp_path):
     (tmp_path / "t.csv").write_text(f"place,{name},Roofing,Digging\nA,12,40,9\nB,31,22,17\nC,8,19,55\n")
     assert f'"{name}"' in draft_published([tmp_path / "t.csv"]).text
+
+
+def read_draft(folder, text):
+    """The draft of a file, and the file as the draft reads it, with the list of places that it writes."""
+    file = folder / "t.csv"
+    file.write_text(text, encoding="utf-8")
+    draft = draft_published([file])
+    listed = (
+        write_indented_places(folder / "places.csv", draft.columns, draft.places) if draft.places else None
+    )
+    return draft, read_perturbed(parse_perturbed(draft.text), [file], listed)
+
+
+@pytest.mark.parametrize(
+    "names", [("All crops", "Wheat", "Rye", "Oats"), ("Insgesamt", "Weizen", "Roggen", "Hafer")]
+)
+@pytest.mark.parametrize("whole", ["-", "X0"])
+def test_the_code_that_a_label_names_as_the_total_is_the_total(tmp_path, names, whole):
+    lines = ["parish,K1,crop,n"]
+    rng = np.random.default_rng(5)
+    for parish in "abcdefg":
+        noisy = [str(n) for n in (rng.integers(90, 160), *rng.integers(20, 60, 3))]
+        lines += [",".join((f"{parish}ton", *each)) for each in zip((whole, "07", "08", "03"), names, noisy)]
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert measured.cells.n == 7 * 3, draft.text
+    assert whole in draft.text.partition("total = ")[2].splitlines()[0]
+
+
+def test_a_column_that_says_which_rows_are_totals_is_no_level(tmp_path):
+    lines = ["town,sort,class,farms"]
+    for k, town in enumerate(("Ash", "Birch", "Cedar", "Dill", "Elm")):
+        parts = [9 + 4 * k, 30 - 3 * k, 11 + k]
+        for name, n in zip(("small", "middle", "large"), parts):
+            lines.append(f"{town},BY LAND,land {name},{n}")
+        lines.insert(len(lines) - 3, f"{town},TOTAL,none,{sum(parts)}")
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert measured.cells.n == 5 * 3, draft.text
+    assert '"class" = "none"' in draft.text
+    assert not any("refused" in said for said in draft.undecided), draft.undecided
+
+
+@pytest.mark.parametrize("code", ["n.v.", "geh.", "s.d."])
+def test_a_column_with_few_numbers_among_the_codes_of_others_holds_counts(tmp_path, code):
+    rows = [
+        ("A1", "Nord", 21, 15, code, code),
+        ("A2", "West", 218, code, 170, code),
+        ("A3", "Süd", 26, code, 16, code),
+        ("A4", "Ost", 17, 8, code, code),
+        ("A5", "Mitte", code, code, 0, 0),
+        ("A6", "Küste", 41, 23, code, code),
+        ("A7", "Berg", 0, 0, 0, 0),
+        ("A", "Insgesamt", 325, 80, 208, 37),
+    ]
+    lines = ["Nr;Name;alle;rot;blau;grün", *(";".join(map(str, row)) for row in rows)]
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert measured.cells.n == 7 * 3, draft.text
+    assert '{ count = "grün", where' in draft.text
+
+
+@pytest.mark.parametrize("name", ["q_births", "merkmal"])
+@pytest.mark.parametrize("marks", [(1, 5), (0, 2)])
+def test_a_column_of_numbers_that_says_what_is_hidden_is_no_count(tmp_path, name, marks):
+    rng = np.random.default_rng(8)
+    lines = [f"clinic,births,deaths,{name}"]
+    for k in range(24):
+        births = int(rng.integers(0, 40))
+        hidden = births < 12
+        lines.append(f"C{k} x,{'' if hidden else births},{rng.integers(0, 30)},{marks[hidden]}")
+    draft, _ = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert f'count = "{name}"' not in draft.text
+    said = [text for text in draft.undecided if f"'{name}' says" in text]
+    assert len(said) == 1
+    assert f"'{marks[1]}' where 'births' is hidden" in said[0]
+
+
+@pytest.mark.parametrize("words", [("All to 12", "Below 8"), ("Alle bis 12", "unter 8")])
+def test_single_ages_among_words_are_no_counts_in_a_long_table(tmp_path, words):
+    lines = ["Code,Town,Years,Pupils"]
+    for k, town in enumerate(("Ash", "Birch", "Cedar", "Dill", "Elm")):
+        parts = [7 + 5 * k, 31 - 4 * k, 12 + k]
+        for name, n in zip((words[0], words[1], "8", "9"), (sum(parts), *parts)):
+            lines.append(f"E0{k}7,{town},{name},{n}")
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert measured.cells.n == 5 * 3, draft.text
+    assert 'count = "Pupils"' in draft.text
+
+
+def test_codes_of_four_digits_are_no_ages(tmp_path):
+    lines = ["District,School,Pupils"]
+    codes = {
+        "North": ("10-0001", "10-0002", "10-0003"),
+        "South": ("20-0001", "20-0002"),
+        "West": ("30-0001",),
+    }
+    rows = [(d, c, kind) for d, held in codes.items() for c in held for kind in ("day", "board")]
+    lines = [
+        "District,Unit ID,Stay,Pupils",
+        *(f"{d},{c},{s},{17 + 5 * k}" for k, (d, c, s) in enumerate(rows)),
+    ]
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert measured.cells.n == 6 * 2, draft.text
+
+
+@pytest.mark.parametrize("sign", ["…", "x", ":"])
+def test_a_note_of_a_code_below_a_table_is_no_row(tmp_path, sign):
+    head = ";;all;a;b;c"
+    rows = [f"{150 + k};T{k} x;{60 + 3 * k};{20 + k};{sign if k == 2 else 25 + k};{15 + k}" for k in range(6)]
+    text = "\n".join([head, *rows, "", "Signs:", f"{sign};kept secret"]) + "\n"
+    draft, measured = read_draft(tmp_path, text)
+    assert "kept secret" not in str(draft.places)
+    assert measured.cells.n == 6 * 3, draft.text
+
+
+def test_rounded_numbers_below_the_base_place_nothing_below(tmp_path):
+    lines = ["area,all,p,q,r,s,t", "Total,1170,540,330,300,470,160"]
+    rows = [
+        ("Avon", 150, 100, 30, 10, 50, 20),
+        ("Bede", 210, 70, 40, 100, 110, 60),
+        ("Cam", 240, 80, 90, 60, 110, "[s]"),
+    ]
+    rows += [("Ches", 20, 10, "[s]", "[s]", "[s]", "[c]"), ("Cleve", 10, "[c]", "[s]", "[c]", "[c]", "[c]")]
+    rows += [("Cumb", 10, "[c]", "[c]", 10, "[s]", "[c]"), ("Derby", 330, 170, 90, 80, 120, 30)]
+    rows += [("Dorset", 200, 100, 70, 40, 70, "[s]")]
+    lines += [",".join(map(str, row)) for row in rows]
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert not draft.places, draft.places
+    assert measured.cells.n >= 8 * 5
+
+
+def test_a_place_slightly_above_the_shown_sum_of_the_others_is_asked_and_taken_for_the_whole(tmp_path):
+    shown = {
+        "Selection (parts)": "513,138,42,255,78",
+        "Ford": "X,-,-,X,-",
+        "Glen": "27,5,-,22,-",
+        "Hurst": "42,19,-,7,16",
+    }
+    shown |= {"Isle": "5,X,-,X,X", "Jura": "148,93,33,16,6", "Kyle": "12,7,-,X,X", "Leith": "259,X,X,199,49"}
+    shown |= {"Mull": "X,-,-,X,-", "Nairn": "16,8,X,4,X"}
+    lines = ["Ward,Trade,Firms"]
+    for ward, each in shown.items():
+        lines += [f"{ward},{trade},{n}" for trade, n in zip(("00", "09", "11", "15", "24"), each.split(","))]
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert '"Ward" = "Selection (parts)"' in draft.text
+    assert any("'Selection (parts)' may be the sum" in said for said in draft.undecided)
+    assert measured.cells.n % 9 == 0

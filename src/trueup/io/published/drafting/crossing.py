@@ -149,6 +149,9 @@ def _tells_attribute(column: SeenColumn, *, named: bool) -> bool:
 
 def _lies_within(fine: SeenColumn, coarse: SeenColumn) -> bool:
     """Return True if the places of one column lie in those of another, judged by names or codes."""
+    of_total = {own for own, above in zip(fine.texts, coarse.texts) if TOTAL.fullmatch(above)}
+    if any(own in of_total for own, _ in named_pairs(fine, coarse)):
+        return False  # a place that has a total over the other column is in each of its values
     return determines_key(fine, coarse) or _begins_anew(fine, coarse)
 
 

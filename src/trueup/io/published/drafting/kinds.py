@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from itertools import pairwise
+from math import comb
 
 from trueup.io.published.drafting.pairs import told_rows
 from trueup.io.published.drafting.seen import KEY, TOTAL, YEAR, SeenColumn, is_code, is_marked, is_number
@@ -147,6 +148,29 @@ def without_flags(
         where = f": {instead} stands where it says {' or '.join(hidden)}" if hidden and parted else ""
         said.append(f"column '{column.name}' marks values{where}; it is left out")
     return keys, said
+
+
+def without_status(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
+    """Leave out columns of a few small numbers that say which values of another one are hidden; return the others and notes."""
+    said, left = [], []
+    for column in values:
+        numbers = Counter(column.texts)
+        few = (
+            len(numbers) <= 4
+            and min(numbers.values()) > 1
+            and all(re.fullmatch(r"\d{1,2}", t) for t in numbers)
+        )
+        for other in values if few else ():
+            hidden = [flag for text, flag in zip(other.texts, column.texts) if not is_number(text)]
+            shown = {flag for text, flag in zip(other.texts, column.texts) if is_number(text)}
+            if shown and hidden and not shown & {*hidden} and comb(len(other.texts), len(hidden)) > 1000:
+                left.append(column)
+                says = " or ".join(f"'{flag}'" for flag in dict.fromkeys(hidden))
+                said.append(
+                    f"column '{column.name}' says {says} where '{other.name}' is hidden, and is left out"
+                )
+                break
+    return [column for column in values if all(column is not each for each in left)], said
 
 
 _STATUS = re.compile(

@@ -13,7 +13,15 @@ from trueup.io.published.drafting.kept_sums import SUM_OF_GROUP, without_repeate
 from trueup.io.published.drafting.panels import numeric_cells, panels_below_pairs, panels_of
 from trueup.io.published.drafting.proposals import indent_of
 from trueup.io.published.drafting.roles import sorted_out
-from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable, is_code, is_marked, is_number
+from trueup.io.published.drafting.seen import (
+    YEAR,
+    SeenColumn,
+    SeenTable,
+    explains_code,
+    is_code,
+    is_marked,
+    is_number,
+)
 from trueup.io.published.perturbed.around import DEEPEST, JOINED, column_names
 from trueup.io.published.perturbed.columns import text_of
 from trueup.io.published.perturbed.grid import Row, delimiters_of, rows_of
@@ -254,9 +262,8 @@ def _last(rows: Sequence[Row], first: int) -> int:
         row = rows[at]
         held = [c for k, c in enumerate(row) if c and k in numbers]
         words = sum(map(bool, row)) < full  # of a note that the delimiter divides
-        if sum(map(bool, row)) > 1 and any(
-            is_number(c) or (is_code(c) and not (words and " " in c)) for c in held
-        ):
+        shown = any(is_number(c) or (is_code(c) and not (words and " " in c)) for c in held)
+        if shown and sum(map(bool, row)) > 1 and not (full > 2 and explains_code(row)):
             return at
     return first
 

@@ -47,7 +47,8 @@ def name_of(values: Sequence[str]) -> str:
     if all(years):
         return "year" if all(map(YEAR.fullmatch, values)) else "period"
     words = [word for value in values for word in OF_WHICH.sub("", value.casefold()).split()]
-    return "age" if all(map(_AGE.fullmatch, words)) else "category"
+    coded = any(re.search(r"\d{4}", word) for word in words)  # no age has four digits
+    return "age" if all(map(_AGE.fullmatch, words)) and not coded else "category"
 
 
 _TWO_NAMES = re.compile(r"([^\W\d_]+)(?:\s+[^\W\d_]{1,3}\.?\s+|\s*[/+&,]\s*|[-–])([^\W\d_]+)")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from trueup.io.published.drafting.pairs import told_rows
+from trueup.io.published.drafting.pairs import are_alike, told_rows
 from trueup.io.published.drafting.seen import SeenColumn, is_number
 from trueup.io.published.drafting.sums import base_of, column_numbers
 from trueup.io.published.perturbed.notes import carried_keys
@@ -37,13 +37,19 @@ def crossing_keys(every: Sequence[SeenColumn]) -> list[SeenColumn]:
     found: list[SeenColumn] = []
     ways, rows = 1, len(every[0].texts) if every else 0
     for column in every[:-1]:
-        ways *= len(set(column.texts))
+        ways *= len(set(column.texts)) if told_rows([*found, column]) > told_rows(found) else 1
         if 2 * len(set(column.texts)) > rows or "" in column.texts or ways > 2 * rows:
             break
         found.append(column)
         if told_rows(found) == rows > 7:
-            return found
+            return [c for c in found if not any(_numbers_names(c, other) for other in found)]
     return []
+
+
+def _numbers_names(column: SeenColumn, names: SeenColumn) -> bool:
+    """Return True if most texts of a column are numbers, and another one names each of them in words."""
+    words = not any(map(is_number, names.held))
+    return words and are_alike(column, names) and 2 * sum(map(is_number, column.held)) > len(column.held)
 
 
 def counts_rows(every: Sequence[SeenColumn]) -> bool:

@@ -233,7 +233,7 @@ def _heaped(
             if (sums[:, 0] > own[:, 1] + off).any():
                 break
             open_ = sums[:, 1] - sums[:, 0] + own[:, 1] - own[:, 0]
-            told = (open_ <= 3 + 0.25 * own[:, 0]).any() and own[:, 0].sum() >= 10
+            told = (open_ <= 3 + 0.25 * own[:, 0]).any() and own[:, 0].sum() >= 10 * base
             same = alone and own[:, 0].sum() >= LEAST and (own == rows[other]).all()
             if (size > 1 or same) and told and (own[:, 0] <= sums[:, 1] + off).all():
                 parts = size

@@ -30,6 +30,7 @@ from trueup.io.published.drafting.kinds import (
     stands_among_values,
     stands_before_names,
     without_flags,
+    without_status,
 )
 from trueup.io.published.drafting.names import OF_WHICH, ages_within, overlapping
 from trueup.io.published.drafting.numbered import (
@@ -39,7 +40,7 @@ from trueup.io.published.drafting.numbered import (
     without_formal,
     without_numbers_of_rows,
 )
-from trueup.io.published.drafting.pairs import are_alike, told_rows
+from trueup.io.published.drafting.pairs import are_alike, determines_key, told_rows
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, is_code, is_number
 from trueup.io.published.drafting.sums import column_numbers
 from trueup.io.published.perturbed.around import carried
@@ -71,6 +72,8 @@ def sorted_out(
     ]
     coded += formal
     ignored += beside
+    values, status = without_status(values)
+    ignored += status
     keys, values = with_numbered_keys(keys, periods, values)
     values, numbered = without_numbers_of_rows(keys, values)
     coded += numbered
@@ -102,6 +105,8 @@ def sorted_out(
     keys = _parted(keys[0]) if len(keys) == 1 else keys
     values, left, more = _last_period(values)
     keys = [_of_zeros(key._replace(texts=_summed(key.texts))) for key in keys]
+    keys, said = _with_named_totals(keys)
+    ignored += said
     beside = [c for c in values if BESIDE.fullmatch(c.name)] if len(values) > 1 else []
     if len(beside) < len(values) and summing(values, titles) not in beside:
         values = [c for c in values if c not in beside]
@@ -139,6 +144,7 @@ def _by_role(every: list[SeenColumn]) -> _Roles:
     errors: dict[str, SeenColumn] = {}
     variance, kind = None, "variance"
     crossed = crossing_keys(every)
+    codes = {t for at, c in enumerate(every) if holds_values(c, at) for t in c.held if not is_number(t)}
     for at, column in enumerate(every):
         held = column.held
         if is_period(column, every):
@@ -163,13 +169,26 @@ def _by_role(every: list[SeenColumn]) -> _Roles:
         elif marks_values(column, at):
             ignored.append(f"column '{column.name}' marks values ({_marks_of(held)}), and is left out")
         elif _holds_marks(column, every[at - 1 : at + 2], values) or (
-            (holds_values(column, at) or stands_among_values(every, at) or stands_before_names(every, at))
+            (
+                holds_values(column, at)
+                or (values and _holds_some(column, codes))
+                or stands_among_values(every, at)
+                or stands_before_names(every, at)
+            )
             and not holds_codes(column, at, every)
         ):
             values.append(column)
         else:
             keys.append(column)
     return _Roles(keys, values, periods, variance, errors, kind, ignored)
+
+
+def _holds_some(column: SeenColumn, codes: set[str]) -> bool:
+    """Return True if a column has numbers, and else only codes that stand for numbers in other columns."""
+    shown = [text for text in column.held if is_number(text)]
+    return 0 < len(shown) < len(column.held) and all(
+        text in codes for text in column.held if not is_number(text)
+    )
 
 
 _ANNOTATION = re.compile(r"annotation of ", re.IGNORECASE)
@@ -277,6 +296,24 @@ def _of_zeros(column: SeenColumn) -> SeenColumn:
     ):
         return column
     return column._replace(texts=["" if text == zeros else text for text in column.texts], blank=zeros)
+
+
+def _with_named_totals(keys: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
+    """Blank the code of a column that another column names as the total; leave out the other one if it says nothing else."""
+    found, left = list(keys), []
+    for at, column in enumerate(keys):
+        if "" in column.texts or any(map(TOTAL.fullmatch, column.held)):
+            continue
+        above = [key for key in keys if key is not column and determines_key(column, key)]
+        for key in above:
+            pairs = {*zip(column.texts, key.texts)}
+            named = [code for code, label in pairs if TOTAL.fullmatch(label)]
+            if len(named) == 1 and len(pairs) == len(set(column.texts)) > 2:
+                texts = [text * (text != named[0]) for text in column.texts]
+                found[at] = column._replace(texts=texts, blank=named[0])
+                left += [key] if len(set(key.texts)) == 2 else []
+    said = [f"column '{key.name}' says which rows are totals, and is left out" for key in left]
+    return [key for key, old in zip(found, keys) if all(old is not each for each in left)], said
 
 
 def _some_rows(

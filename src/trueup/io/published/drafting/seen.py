@@ -177,3 +177,10 @@ def is_code(text: str) -> bool:
 
 def is_marked(text: str) -> bool:
     return (without_mark(text) != text) and not re.search(r"\d[A-Z]", text)
+
+
+def explains_code(row: Sequence[str]) -> bool:
+    """Return True if a row says what a code means: it has a code, then words, and nothing else."""
+    held = [cell for cell in row if cell]
+    signs = [is_code(cell) and not is_number(without_mark(cell)) for cell in held]
+    return signs == [True, False] and not is_number(held[1])

@@ -177,6 +177,10 @@ def _by_what_is_shown(value: str, compared: Sequence[_Compared]) -> SummingValue
     near = all(abs(c.own[0] - c.least) <= c.allowed for c in compared)
     if len(compared) > 1 and near and np.prod(shares) < 1e-4 / len(compared):  # what is hidden is little
         return SummingValue(value)
+    above = all(c.own[0] + c.allowed >= c.least and (c.is_near or not c.is_known) for c in compared)
+    little = 10 * sum(abs(c.own[0] - c.least) for c in compared) <= sum(c.own[0] for c in compared)
+    if len(compared) > 1 and above and little and np.prod(shares) < 1e-4 / len(compared):
+        return SummingValue(value, "hidden numbers leave it open")
     most = [max(low for low, _ in c.parts) for c in compared]
     above = [c.own[0] + c.allowed >= c.least and c.own[0] > top for c, top in zip(compared, most)]
     shown = sum(c.least for c in compared)

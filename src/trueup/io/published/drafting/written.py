@@ -172,7 +172,8 @@ def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]], undecided: li
         every = 1
         for column in (*seen.places[-1:], *seen.attributes):
             every *= len(set(column.held))
-        if lacks := len(set(keys)) < every:
+        of_parts = {key for key in keys if all(key[len(seen.places[:-1]) :])}  # blanks stand for totals
+        if lacks := len(of_parts) < every:
             undecided.append(
                 f"'{seen.file}' has no row for some of its places and values: their counts are taken as unknown; places without "
                 "any row are not known of: if there are some, list all places in a file, and name it by --geography"
