@@ -89,7 +89,7 @@ PYTHON = {
     "two currencies": (lambda: total(rho="1/2"), "epsilon"),
     "no budget": (
         lambda: spec(queries=[{"name": "total", "levels": ["town"]}]),
-        "query 'total': give either",
+        "query 'total': no budget is given",
     ),
     "a level that is not there": (lambda: total(levels=["twon"]), "did you mean 'town'"),
     "an attribute that is not there": (lambda: total(attributes=["sx"]), "unknown attribute 'sx'"),

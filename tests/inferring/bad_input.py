@@ -100,7 +100,7 @@ BAD = [
      lambda: parts([Measured("total", Margin("part"), ONE, np.array([0]))], [[3]])),
     ("an interval level of 1.5", SpecError, "is not a probability",
      lambda: infer(Measurements(star(2), (), (), PUBLISHED), spec=tree_constraints(star(2)), level=1.5)),
-    ("an unknown prior", SpecError, "the prior's name is unknown", lambda: TreeExact(prior="jeffreys")),  # pyright: ignore[reportArgumentType]
+    ("an unknown prior", SpecError, "there is no prior 'jeffreys'", lambda: TreeExact(prior="jeffreys")),  # pyright: ignore[reportArgumentType]
     ("an unknown key inside a prior", SpecError, "no parameter 'size'",
      lambda: inference_method("tree-exact", {"prior": {"name": "poisson", "mean": 3, "size": 2}})),
     ("a prior for another number of cells", SpecError, "3 values of 'mean'",

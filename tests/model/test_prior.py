@@ -40,8 +40,8 @@ def test_every_verb_reads_the_same_entries(kinds, name, kind):
 @pytest.mark.parametrize(
     ("entry", "says"),
     [
-        ("jeffreys", "name is unknown"),
-        ({"mean": 3.0}, "name is unknown"),
+        ("jeffreys", "there is no prior 'jeffreys'"),
+        ({"mean": 3.0}, "the prior has no name"),
         ({"name": "poisson", "mean": 3.0, "size": 2.0}, "no parameter 'size'"),
         ({"name": "poisson"}, "lacks the parameter mean"),
         ({"name": "poisson", "mean": "many"}, "not a number or a list"),
@@ -65,9 +65,9 @@ def test_a_prior_on_the_total_is_no_prior_on_each_count():
     assert read_prior(entry) == FlatTotal(9)
     with pytest.raises(SpecError, match=r"numbers for: upper\."):  # and not for what it has without
         read_prior("flat-total")
-    with pytest.raises(SpecError, match="name is unknown"):
+    with pytest.raises(SpecError, match="there is no prior 'flat-total'"):
         MultinomialMode(prior=entry)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(SpecError, match=r"type FlatTotal|name is unknown"):
+    with pytest.raises(SpecError, match=r"type FlatTotal|there is no prior"):
         MultinomialMode(prior=FlatTotal(9))  # pyright: ignore[reportArgumentType]
 
 

@@ -43,7 +43,7 @@ MISTAKES = [
     ('all = "0.1"', 'nation = "0.1"', "unknown level 'nation'"),
     ('all = "0.1"', 'ara = "0.1"', "did you mean 'area'"),
     ('attributes = ["sex"]', 'attributes = ["sez"]', "did you mean 'sex'"),
-    ('levels = ["area"]\nepsilon = 1', 'levels = ["area"]', "either `epsilon` or `rho`"),
+    ('levels = ["area"]\nepsilon = 1', 'levels = ["area"]', "no budget is given"),
     ('levels = ["area"]\nepsilon = 1', "epsilon = 1", "the levels are named twice"),
     ('name = "by sex"', 'name = "by sex"\nnoise = "discrete-laplac"', "discrete-laplace"),
     ('name = "by sex"', 'name = "total"', "query 'total' is declared twice"),

@@ -204,7 +204,7 @@ def test_the_noise_is_scaled_to_what_one_unit_adds(relation, noise, budget, rng)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("\n[left_out]\nmost = 4\n", "either `epsilon` or `rho`"),
+        ("\n[left_out]\nmost = 4\n", "no budget is given"),
         ('\n[left_out]\nmost = 0\nepsilon = "1"\n', "above 0"),
         ('\n[left_out]\nepsilon = "1"\n', "most is missing"),
         ('\n[left_out]\nmost = 4\nepsilon = "1"\nnoise = "discrete-gaussian"\n', "noise is given in rho"),

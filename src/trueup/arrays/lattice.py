@@ -142,7 +142,9 @@ def column_count(A: Matrix) -> int:
     try:
         shape = np.shape(A) if not hasattr(A, "shape") else A.shape  # pyright: ignore[reportAttributeAccessIssue]
     except ValueError:
-        raise SpecError("the rows of A differ in length", needed="a matrix of whole numbers") from None
+        raise SpecError(
+            "the rows of A differ in length", needed="a matrix, with a number for each cell in each row"
+        ) from None
     if len(shape) != 2:
         raise SpecError(f"A has shape {shape}", needed="a matrix, one row for each sum that is kept")
     return int(shape[1])

@@ -130,7 +130,9 @@ def _preset(name: str | None, wishes: bool) -> Any:
         raise SpecError(f"there is no preset '{name}'", needed="relative or no-worse")
     if name and wishes:
         raise SpecError(
-            "--preset is given together with weights or targets", needed="a preset, weights or targets"
+            "--preset is given together with weights or targets",
+            needed="either a preset, or weights and targets",
+            remedy="leave out --preset, or leave out the weights and targets",
         )
     return name or "equal"
 

@@ -86,9 +86,11 @@ def _header(path: Path, connection: Any = None, encoding: str = _UTF_8) -> tuple
             remedy="check the path",
         )
     if not names or len(set(names)) < len(names) or not all(names):
+        what = "a name twice" if names and all(names) else "a column without a name"
         raise DataError(
-            f"the header of '{path.name}' has {'a repeated' if names and all(names) else 'an empty'} name",
-            needed="a name for each column, each once",
+            f"the header row of '{path.name}' has {what}",
+            needed="a different name for each column",
+            remedy="correct the header row",
         )
     return delimiter, names
 

@@ -235,9 +235,9 @@ def choose_inference(
         if (misfit := inference_misfit(made, constraints, measured)) is None:
             return made
         wrong = wrong or SpecError(
-            f"method '{kind.name}' does not fit with the parameters {', '.join(parameters)}: {misfit}",
-            needed="parameters under [infer] with which it fits",
-            remedy="change them, or leave them out",
+            f"method '{kind.name}' cannot be used with the parameters {', '.join(parameters)}: {misfit}",
+            needed="parameters under [infer] that the method takes for these tables",
+            remedy="change these parameters, or leave them out",
         )
     if wrong:
         raise wrong

@@ -116,7 +116,8 @@ def _read_periods(
     entry = dict(measured.spec.infer) if measured.spec else {}
     if "prior" in entry:
         raise SpecError(
-            "the spec of these periods names a prior, but linked periods take only the prior of a histogram",
+            "the spec names a prior, but periods that are inferred together take the default prior alone",
+            needed="a spec without a prior",
             remedy="leave out the prior under [infer]; or infer each period alone, and compare them with `trueup change`",
         )
     return measured, constraints, {name: held for name, held in entry.items() if name == "minutes"}

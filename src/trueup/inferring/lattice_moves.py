@@ -119,9 +119,10 @@ class LatticeMoves(InferenceMethod):
             len(listed) < len(parts) or math.prod(len(one.tables) for one in listed) > self.enumerate
         ):
             raise SpecError(
-                f"noise of law '{whole[0].law.name}' is not independent between cells, and more than {self.enumerate:,} "
-                "tables are possible",
-                needed="bounds that allow fewer tables, or a larger `enumerate`",
+                f"the noise '{whole[0].law.name}' of one count depends on that of others, and more than {self.enumerate:,} "
+                "tables of counts agree with the constraints",
+                needed=f"at most {self.enumerate:,} tables",
+                remedy="add bounds on the counts, or give a larger `enumerate` under [infer]",
             )
         if len(listed) == len(parts):
             listed = [_together(state, fixed, listed, values)] if whole else listed

@@ -206,8 +206,9 @@ class SolutionSearch:
                 evidence, expected = self._evidence(MAX_DROPPED_IN_SEARCH)
             if not (np.isfinite(evidence) and np.isfinite(expected).all()):
                 raise ConvergenceError(
-                    "some probabilities under this prior are too small or too large for floating-point numbers",
-                    remedy="give the prior's concentrations, or name another prior",
+                    "the prior's concentrations cannot be estimated: a likelihood overflows or vanishes in floating point",
+                    needed="a prior with given concentrations, or another prior",
+                    remedy="give the concentrations under [infer], or name another prior",
                 )
             self.work.end_evaluation()
             value, gradient = splits.log_hyperprior(theta)

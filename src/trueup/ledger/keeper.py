@@ -214,8 +214,9 @@ def keyed_fingerprint(source: Any, key: bytes) -> str | None:
                 keyed.update(piece)
         except OSError as error:
             raise DataError(
-                f"the data cannot be read: {error.strerror or 'the disk refuses'}",
-                remedy="get permission to read the file, or give a copy",
+                f"a file of the data cannot be read: {error.strerror or 'the system gives no reason'}",
+                needed="files that trueup may read",
+                remedy="correct the path or the permissions, or give a copy that can be read",
             ) from None
     return keyed.hexdigest()
 

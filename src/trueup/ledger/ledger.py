@@ -155,12 +155,18 @@ class Ledger:
 
     def declare(self, dataset: str, data: Any) -> None:
         """Declare a new version of an account's data, such as corrected data."""
-        found = self.keeper and self.keeper.fingerprint(data)
+        if self.keeper is None:
+            raise BudgetError(
+                "the ledger has no folder with a secret key, by which data are recognised",
+                needed="that folder, which only its owner can read",
+                remedy="name it in the variable TRUEUP_KEEPER",
+            )
+        found = self.keeper.fingerprint(data)
         if not found:
             raise BudgetError(
-                "the data cannot be known again" if self.keeper else "the ledger has no keeper's folder",
-                needed="a file or a folder of files, and the keeper's folder with the key of fingerprints",
-                remedy="give --data FILE; for a ledger on a server, give the keeper's folder in the variable TRUEUP_KEEPER",
+                "data of this kind cannot be recognised in a later run",
+                needed="a dataframe, a file or a folder of files",
+                remedy="give --data FILE",
             )
         with self._stored.writing() as locked:
             account_terms(locked.state, read_name(dataset, "the dataset"))

@@ -31,8 +31,9 @@ class Fingerprint:
             return {"key": self._key.hex(), "hmac-sha256": self._found.result()}
         except OSError as error:
             raise DataError(
-                f"the data cannot be read: {error.strerror or 'the disk refuses'}",
-                remedy="get permission to read the file, or give a copy",
+                f"a file of the data cannot be read: {error.strerror or 'the system gives no reason'}",
+                needed="files that trueup may read",
+                remedy="correct the path or the permissions, or give a copy that can be read",
             ) from None
 
 

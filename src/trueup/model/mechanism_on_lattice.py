@@ -91,10 +91,16 @@ def slowest_of(query: Query) -> float:
     """Return a query's option `slowest`: the expected seconds of a draw beyond which the draw is refused."""
     given = dict(query.options)
     slowest = given.pop("slowest", 60.0)
-    if given or isinstance(slowest, bool) or not isinstance(slowest, int | float) or not slowest >= 0:
+    if given:
         raise SpecError(
-            f"query '{query.name}' has a noise option that '{query.noise}' does not take",
-            needed="only the option slowest, such as slowest = 300",
+            f"query '{query.name}' gives the noise '{query.noise}' the option '{next(iter(given))}'",
+            needed="only `slowest`, the expected seconds of a draw beyond which it is refused",
+            remedy="leave the other options out",
+        )
+    if isinstance(slowest, bool) or not isinstance(slowest, int | float) or not slowest >= 0:
+        raise SpecError(
+            f"query '{query.name}' has a wrong `slowest`",
+            needed="seconds of 0 or more, such as slowest = 300",
         )
     return float(slowest)
 

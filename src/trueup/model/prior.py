@@ -455,9 +455,10 @@ def read_prior(entry: Prior | Mapping[str, Any] | str, kinds: tuple[type, ...] =
         return entry
     given = {"name": entry} if isinstance(entry, str) else _as_mapping(entry)
     named = {kind.name: kind for kind in kinds}
-    kind = named.get(str(given.pop("name", "")))
-    if kind is None:
-        raise SpecError("the prior's name is unknown", needed=f"one of: {', '.join(named)}")
+    name = str(given.pop("name", ""))
+    if (kind := named.get(name)) is None:
+        what = f"there is no prior '{name[:40]}'" if name else "the prior has no name"
+        raise SpecError(what, needed=f"one of: {', '.join(named)}")
     known = [field.name for field in fields(kind) if field.name != "name"]
     if unknown := [name for name in given if name not in known]:
         raise SpecError(

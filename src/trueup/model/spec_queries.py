@@ -65,6 +65,14 @@ class ContributionPart(SpecPart):
     each: int = Field(1, gt=0, le=_LARGEST, description="by how much it can change each of them")
 
 
+def _refuse_both_or_neither(epsilon: Any, rho: Any) -> None:
+    """Refuse a query with both kinds of budget, or with none."""
+    if epsilon is None and rho is None:
+        raise ValueError("no budget is given: give `epsilon` or `rho`")
+    if epsilon is not None and rho is not None:
+        raise ValueError("both `epsilon` and `rho` are given: leave one out")
+
+
 class Query(SpecPart):
     """A marginal table that is measured at one or more levels, each with its own exact budget."""
 
@@ -89,8 +97,7 @@ class Query(SpecPart):
 
     @model_validator(mode="after")
     def _budgeted(self):
-        if (self.epsilon is None) == (self.rho is None):
-            raise ValueError("give either `epsilon` or `rho`")
+        _refuse_both_or_neither(self.epsilon, self.rho)
         amount = self.rho if self.epsilon is None else self.epsilon
         if amount == {} or isinstance(amount, dict) == bool(self.levels):
             raise ValueError(
@@ -131,8 +138,7 @@ class LeftOutPart(SpecPart):
 
     @model_validator(mode="after")
     def _budgeted(self):
-        if (self.epsilon is None) == (self.rho is None):
-            raise ValueError("give either `epsilon` or `rho`")
+        _refuse_both_or_neither(self.epsilon, self.rho)
         if law_named(self.noise).joint:
             raise ValueError(
                 f"noise '{self.noise}' is for several counts that are drawn together, but this is a single count: choose "

@@ -257,11 +257,10 @@ def _with_bounds_of_sums(measurements: Measurements, lost: NDArray[np.int64]) ->
     most = np.maximum(most[lost], 1)
     if (free := lost[np.isinf(most)]).size:
         raise SpecError(
-            f"nothing is published of '{cells.label(int(free[0]))}' alone"
-            + (f", nor of {free.size - 1:,} more" if free.size > 1 else "")
-            + ", and no published sum bounds it",
-            needed="a value, or a range such as '1-4', of every finest count, or of a sum that holds it",
-            remedy="write in `codes` of its table what the code stands for, with a range instead of 'unknown'",
+            f"no table gives a number or an upper limit for '{cells.label(int(free[0]))}'"
+            + (f", nor for {free.size - 1:,} more counts" if free.size > 1 else ""),
+            needed="a number or a range such as '1-4' for each such count, or for a total that includes it",
+            remedy="in `codes` of the table, replace 'unknown' by the range that the code stands for, such as '1-4'",
         )
     powers = np.ceil(np.log2(most)).astype(np.int64)
     headers, values = list(measurements.headers), list(measurements.values)

@@ -362,7 +362,9 @@ def _asked(old: Record, new: Record, question: str, level: float, beside: str) -
     first, second = (ask_draws(question, Names(each.cells), each.draws) for each in (old, new))
     if first.event:
         raise SpecError(
-            f"'{question}' is a comparison", needed="a number in each draw, such as a count or a share"
+            f"'{question}' is a comparison, whose answer is yes or no",
+            needed="a question whose answer is a number, such as a count or a share",
+            remedy="ask for the number itself, without the comparison",
         )
     names = [each.names or (question,) for each in (first, second)]
     if alone := sorted(set(names[0]) ^ set(names[1])):

@@ -268,8 +268,11 @@ def _refuse_other_account(began: Mapping[str, Any], given: Mapping[str, Any]) ->
         )
     for what in ("analyst", "key"):
         if given[what] != began[what]:
-            was = f"was charged to the {what} '{began[what]}'" if began[what] else f"began without a {what}"
+            was, now = (f"the {what} '{x[what]}'" if x[what] else f"no {what}" for x in (began, given))
             raise BudgetError(
-                f"the run {was}, and '{given[what]}' is given",
-                remedy=f"give --{what} as before, or start a new run",
+                f"the run began with {was}, and goes on with {now}",
+                needed=f"the same {what} as at the start",
+                remedy=f"give --{what} {began[what]}"
+                if began[what]
+                else f"leave out --{what}, or start a new run",
             )

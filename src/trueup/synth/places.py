@@ -220,11 +220,17 @@ def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digit
         )
         width = level.prefix - start if level.prefix is not None else free
         digits = Digits(column, start, width, unique, level.label)
-        if width < 1 or digits.end > _MOST_DIGITS:
+        if width < 1:
             raise SpecError(
-                f"level '{level.name}' leaves {width} digits of '{column}' to number its places",
-                needed=f"prefixes that grow from level to level, up to {_MOST_DIGITS} digits",
+                f"the prefix of level '{level.name}' in '{column}' is not longer than that of the level above it",
+                needed="a longer prefix at each lower level",
                 remedy=f"lengthen the prefix of '{level.name}', or shorten that of the level above it",
+            )
+        if digits.end > _MOST_DIGITS:
+            raise SpecError(
+                f"the codes of level '{level.name}' in '{column}' take {digits.end} digits",
+                needed=f"at most {_MOST_DIGITS} digits",
+                remedy="shorten the prefixes, or make fewer places",
             )
         found.append(digits)
     return found

@@ -125,8 +125,8 @@ class MarginalError:
         """Return the density (per count) of a continuous error at `error`."""
         if self.discrete or not self.others:
             raise SpecError(
-                f"an error that is a sum of '{self.own.name}' noise has no density",
-                remedy="use its distribution function `cdf`",
+                f"an error of '{self.own.name}' noise has no density here: it takes separate values, or is one term",
+                remedy="use the distribution function `cdf`",
             )
         x = np.asarray(error, float)
         length, _, slopes = self._grid

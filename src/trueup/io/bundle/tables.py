@@ -114,8 +114,9 @@ def read_measured(
     sizes = [cells.size(h.margin) if h.groups is None else len(h.groups) for h in headers]
     if flat.size != sum(sizes):
         raise BundleError(
-            f"'{path.name}' holds {flat.size} values, but its tables have {sum(sizes)} groups",
-            remedy="restore the bundle",
+            f"'{path.name}' holds {flat.size} values, where its tables have {sum(sizes)}: it is cut short or was changed",
+            needed="the files as trueup wrote them",
+            remedy="restore the bundle from a copy",
         )
     return tuple(np.split(flat, np.cumsum(sizes)[:-1]))
 

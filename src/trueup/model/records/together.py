@@ -217,7 +217,11 @@ def _refuse_different(which: str, one: Measurements, other: Measurements) -> Non
             remedy="infer each alone, and compare them by `trueup change`, which takes a crosswalk of places",
         )
     if _laws(one.headers) != _laws(other.headers):
-        raise SpecError(f"{which} differ in their tables or laws of noise", needed="two releases by one spec")
+        raise SpecError(
+            f"{which} differ in their tables or in the noise of these",
+            needed="two releases with the same tables and noise, by the same spec",
+            remedy="infer each alone, and compare them by `trueup change`",
+        )
     if one.digest == other.digest:
         raise SpecError(f"{which} are the same measurements", needed="two different releases")
 

@@ -106,9 +106,9 @@ def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | 
         raise DataError(
             f"'{both[0]}' is a total in table '{part.name}', but the list of places has it as a place below "
             f"'{tree.keys[0]['id'][0]}'",
-            needed="only one of the two",
-            remedy=f"leave '{both[0]}' out of the list of places; or leave its `total` out of the entry, if it is a place like "
-            "the others",
+            needed="either a total or a place",
+            remedy=f"leave '{both[0]}' out of the list of places; or, if it is a place like the others, leave `total` out of "
+            f"the entry of table '{part.name}'",
         )
     depth |= dict.fromkeys(totals, 0)
     for row, id_ in enumerate(ids.tolist()):
