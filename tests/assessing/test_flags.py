@@ -51,6 +51,7 @@ class GlobalOptimum(RoundedTreeMethod):
         return Solution(nonnegative(state.child_ptr, state.variance, nodes)[0])
 
 
+@pytest.mark.thorough
 def test_the_global_optimum_is_flagged_for_the_totals_it_pushes_up(rng):
     table = blocks(rng, tracts=60, most=60)
     table["n"] *= rng.random(len(table)) > 0.5

@@ -180,6 +180,7 @@ def score(low, high, truth, level=0.9):
     return float((high - low + 2 / (1 - level) * (below + above)).mean())
 
 
+@pytest.mark.thorough
 def test_intervals_of_places_are_better_by_a_number_that_counts_follow(rng):
     """Of 60 blocks whose expected totals follow a public number, with noise of 40: interval scores at least a fifth better."""
     tract = [f"t{k // 12}" for k in range(60)]

@@ -166,6 +166,7 @@ def test_homes_are_split_by_public_numbers(small, listing, rng):
     assert worst_difference(draws, *listing) > 6
 
 
+@pytest.mark.thorough
 def test_a_coefficient_is_drawn_with_the_counts_and_recorded(rng):
     """Homes follow a public number with a coefficient of 1; columns of other places have none."""
     constraints, z = pairs((12,)), rng.normal(size=12)

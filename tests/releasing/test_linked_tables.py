@@ -116,6 +116,7 @@ POINTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("point", POINTS)
 def test_a_run_by_parts_that_is_interrupted_at_a_delicate_point_goes_on(given, tmp_path, point):
     """What was committed stays, what was drawn and not committed is published nowhere, and the loss is charged once."""
