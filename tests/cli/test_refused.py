@@ -210,7 +210,7 @@ REFUSED = {
     f"{PLAN} --target town=5@100%": "less than 100%",
     f"{PLAN} --target village=5": "there is no level 'village'",
     f"{PLAN} --target town=5 --target town=6": "two targets are given for 'town'",
-    f"{PLAN} --preset relative --weight town=2": "a preset, weights or targets",
+    f"{PLAN} --preset relative --weight town=2": "either a preset, or weights and targets",
     f"{PLAN} --preset best": "relative or no-worse",
     f"{PLAN} --areas map.csv": "--areas has no effect without a --target on 'area'",
     f"{PLAN} --areas twice.csv --target area=5": "area 'north' lists the place '01/a' twice",

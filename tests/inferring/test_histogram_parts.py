@@ -182,7 +182,7 @@ def test_means_and_spreads_are_those_of_whole_chains(rng, tmp_path, monkeypatch)
 def test_what_cannot_be_cut_is_refused(large, tmp_path, monkeypatch, rng):
     with monkeypatch.context() as chosen:
         chosen.setattr(by_parts, "choose_inference", lambda *given: HistogramGibbs(tier="chains"))
-        with pytest.raises(SpecError, match="'histogram-gibbs' with these parameters"):
+        with pytest.raises(SpecError, match="'histogram-gibbs' cannot infer by parts with tier 'chains'"):
             written(large, tmp_path / "out")
     with pytest.raises(TrueupError, match="at most 1 MB"):
         written(large, tmp_path / "out", LocalPool(1, memory=10**6))

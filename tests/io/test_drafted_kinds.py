@@ -144,7 +144,10 @@ def test_a_total_in_the_list_of_places_is_refused_with_two_remedies(tmp_path):
         'count = "n"\nlaw = { name = "exact" }\nunlisted = "unknown"\ntotal = { place = "All" }\n'
     )
     read = [parse_perturbed(spec.read_text()), [table], places]
-    with pytest.raises(DataError, match="leave 'All' out of the list of places; or leave its `total` out"):
+    with pytest.raises(
+        DataError,
+        match="leave 'All' out of the list of places; or, if it is a place like the others, leave `total` out",
+    ):
         read_perturbed(*read)
     places.write_text(places.read_text().replace("All,whole\n", ""))
     assert list(values(read_perturbed(*read)).values()) == [4, 3, 7]

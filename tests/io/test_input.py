@@ -77,7 +77,7 @@ BAD_TABLES = [
     ("", "'areas.csv' is empty"),
     ("state,county,n\n01,001,5\n02,00", "cannot be read"),
     ("state,county,n\n01,001,5,7\n", "cannot be read"),
-    ("state,state,n\n01,001,5\n", "repeated name"),
+    ("state,state,n\n01,001,5\n", "a name twice"),
 ]
 
 

@@ -235,7 +235,7 @@ BAD = [
     ("an unknown attribute", SpecError, "unknown attribute", WIDE.replace('{ sex = "f"', '{ gender = "f"'), [GOOD]),
     ("a table without a row", DataError, "no row", LONG, [rows(3, 3, 3, 3).iloc[:0]]),
     ("two tables of one name", SpecError, "declared twice", LONG + LONG, [rows(3, 3, 3, 3)] * 2),
-    ("an unknown prior", SpecError, "prior's name", "[infer]\nprior = 'bayes'\n" + LONG, [rows(3, 3, 3, 3)]),
+    ("an unknown prior", SpecError, "there is no prior 'bayes'", "[infer]\nprior = 'bayes'\n" + LONG, [rows(3, 3, 3, 3)]),
     ("transitions that change no count", SpecError, 'write law = { name = "exact" }', _law('{ name = "cell-key", transitions = [{ "0" = 1 }, { "0" = 1 }] }'), [GOOD]),
     ("small counts up to no multiple", SpecError, "first multiple of 3", _law('{ name = "random-rounding", base = 3, below = 4 }'), [GOOD]),
     ("more repeated rows than there are", SpecError, "repeat", _law('{ name = "cell-key", transitions = [{ "0" = 1 }], repeat = 9 }'), [GOOD]),

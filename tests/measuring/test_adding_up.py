@@ -89,7 +89,7 @@ def test_neighbours_by_replacement_leave_the_total_alone():
         (("all = 1, county = \"1/2\", ", ""), "one level alone"),
         (("epsilon = { all", "rho = { all"), "budget in rho"),
         (("nonnegative = false", 'invariants = [{ level = "county" }]'), "invariants are held"),
-        (("town = 1 } }", 'town = 1 }, options = { sampler = "free" } }'), "does not take"),
+        (("town = 1 } }", 'town = 1 }, options = { sampler = "free" } }'), "the option 'sampler'"),
         (("town = 1 } }", "town = 1 }, options = { slowest = 0 } }"), "no exact sampler"),
     ],
 )  # fmt: skip

@@ -96,7 +96,7 @@ def test_rules_hold_as_drawn_and_losses_are_said_to_be_bounds(name):
     ("change", "why"),
     [
         (("epsilon = {", "rho = {"), "budget in rho"),
-        (("person = 1 }", "person = 1 }, options = { sampler = 'free' }"), "does not take"),
+        (("person = 1 }", "person = 1 }, options = { sampler = 'free' }"), "the option 'sampler'"),
         (("lower = 0, upper = 1", "lower = 3, upper = 1"), "exceeds its upper"),
         (("lower = 0, upper = 1", "lower = 1, upper = 1"), "one table"),
         (("bounds = [", 'linear = [{ rule = "a >= b", level = "all" }]\n#'), "may take"),

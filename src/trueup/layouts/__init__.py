@@ -105,7 +105,7 @@ def improper(label: str, most: float) -> SpecError:
     Examples
     --------
     >>> print(improper("b", 1234))  # doctest: +ELLIPSIS
-    the posterior is improper: nothing limits the count of 'b'. Needed: ...prior = { name = "bounded", upper = 100000 }, with ...
+    nothing limits the count of 'b', so that ... prior = { name = "bounded", upper = 100000 }, with ...
     """
     upper = 10 ** (len(str(int(max(most, 100)))) + 1)
     return SpecError(
