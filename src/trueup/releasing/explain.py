@@ -90,7 +90,7 @@ class NoiseTail:
 
 @dataclass(frozen=True, repr=False)
 class Explanation(ThreeLines):
-    """What a spec will do: engine, structure, method, privacy loss, expected errors, and tails of the noise.
+    """The plan of a release by a spec: engine, structure, method, privacy loss, expected errors, and tails of the noise.
 
     By parts there is no closed form of the errors: it is for trees that memory holds. Errors by size of the count
     (`classes`) are simulated on made-up populations of `units` in the public places. `bounds` on the records of one unit

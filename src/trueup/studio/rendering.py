@@ -147,7 +147,7 @@ def internal(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class ExploredPage:
-    """What a page of the explorer shows: a table of a bundle, and chosen places.
+    """The content of a page of the explorer: a table of a bundle, and chosen places.
 
     Attributes
     ----------

@@ -91,7 +91,7 @@ def way_without_totals(draft: Draft) -> str:
     return (
         "; ".join(_changes(*pair) for pair in zip(draft.entries, finest.entries) if pair[0] != pair[1])
         if finest
-        else ("leave their rows out by `only`, and their columns out of `cell`")
+        else "leave their rows out by `only`, and their columns out of `cell`"
     )
 
 
