@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, is_dataclass
-from inspect import isclass, isfunction, signature
+from inspect import isclass, isfunction
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import typer.main
 import trueup
 from trueup.cli import EXIT_CODES, whole_app
 from trueup.cli.options import taken_by
+from trueup.model.verb import argument_names
 
 FROZEN = Path(__file__).with_name("public_names.json")
 """Names as they were frozen; `python -m tests.test_public_names` prints those of today, to add new ones."""
@@ -35,7 +36,7 @@ def _parts(named: Any) -> list[str]:
             name for kind in named.__mro__ if kind.__module__.startswith("trueup") for name in vars(kind)
         ]
         return sorted({name for name in (*own, *inherited) if not name.startswith("_")})
-    return sorted(signature(named).parameters) if isfunction(named) else []
+    return sorted(argument_names(named)) if isfunction(named) else []
 
 
 def _commands(name: str, command: Any):

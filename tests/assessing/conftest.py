@@ -11,11 +11,11 @@ import trueup.assessing as assessing
 def held(monkeypatch):
     """The simulation and the blocks that `assess` carried out last."""
     seen = {}
-    original = assessing._carry_out
+    original = assessing.carry_out
 
     def spy(simulation, blocks, workers, progress):
         seen.update(simulation=simulation, blocks=blocks)
         return original(simulation, blocks, workers, progress)
 
-    monkeypatch.setattr(assessing, "_carry_out", spy)
+    monkeypatch.setattr(assessing, "carry_out", spy)
     return seen

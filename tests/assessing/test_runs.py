@@ -11,7 +11,8 @@ import pytest
 import trueup
 from tests.assessing.worlds import area_spec, areas, block_spec, blocks
 from tests.parameters import one_in
-from trueup.assessing import _replicate_blocks, assess
+from trueup.assessing import assess
+from trueup.assessing.replicate import replicate_blocks
 from trueup.errors import DataError
 from trueup.measuring import measure
 from trueup.model.build import build_constraints
@@ -67,7 +68,7 @@ def test_workers_change_no_figure(rng):
 @pytest.mark.parametrize("replicates", [40, 41, 59, 1000, 10_007])
 @pytest.mark.parametrize("cells", [2, 5_000, 7_000_000])
 def test_blocks_hold_every_replicate_once_and_at_least_two(replicates, cells):
-    made = _replicate_blocks(replicates, cells)
+    made = replicate_blocks(replicates, cells)
     assert sum(b.size for b in made) == replicates
     assert all(b.size >= 2 for b in made)
     assert len(made) >= 20

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import gcd
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.arrays.exact import LARGEST_COUNT, Matrix, check_generator, matrix_rows, real_vector
-from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.errors import ConvergenceError, InfeasibleError, SpecError, did_you_mean
 from trueup.kernel import Status
 from trueup.kernel.linear import Fit, FitLoss
 from trueup.kernel.linear.absolute_deviations import least_absolute
@@ -25,6 +25,16 @@ Whole: TypeAlias = bool | Literal["near", "optimal"]
 Limit: TypeAlias = ArrayLike | None
 
 
+class CountLimits(TypedDict, total=False):
+    """Limits of counts, and of weighted sums of counts, in a projection."""
+
+    lower: Limit
+    upper: Limit
+    R: Matrix | None
+    least: Limit
+    most: Limit
+
+
 def project(
     y: ArrayLike,
     A: Matrix | None = None,
@@ -32,15 +42,11 @@ def project(
     *,
     nonnegative: bool = False,
     weights: ArrayLike = 1.0,
-    lower: ArrayLike | None = None,
-    upper: ArrayLike | None = None,
-    R: Matrix | None = None,
-    least: ArrayLike | None = None,
-    most: ArrayLike | None = None,
     norm: Norm = "l2",
     whole: Whole = False,
     seconds: float = 60.0,
     rng: np.random.Generator | None = None,
+    **limits: Unpack[CountLimits],
 ) -> Answer:
     """Return the point nearest to `y` with `A x = b`: program (P); with `nonnegative`, program (P+).
 
@@ -54,10 +60,6 @@ def project(
         True if counts must not be negative.
     weights
         (n,) or one: 1 / variance of each count; of its absolute deviation with `norm = "l1"`.
-    lower, upper
-        (n,) bounds of each count, infinite where there is none.
-    R, least, most
-        Further rows `least <= R x <= most`.
     norm
         `l2`: weighted squares. `l1`: weighted absolute deviations and, among the many optima, their least squares.
     whole
@@ -66,6 +68,13 @@ def project(
         Time limit of the search for whole points.
     rng
         Settles ties between equally good whole points; without one a fixed order does.
+
+    Other Parameters
+    ----------------
+    lower, upper
+        (n,) bounds of each count, infinite where there is none.
+    R, least, most
+        Further rows `least <= R x <= most`: R is (r, n), dense or sparse, and its limits are (r,).
 
     Returns
     -------
@@ -98,7 +107,7 @@ def project(
     weight = real_vector(weights, "the weights", y.size)
     if not (weight > 0).all():
         raise SpecError("a weight is not above zero", needed="weights above zero, 1 / variance")
-    polyhedron = _polyhedron(y.size, A, b, (R, least, most), (lower, upper), nonnegative)
+    polyhedron = _polyhedron(y.size, A, b, limits, nonnegative)
     fit = Fit(scipy.sparse.csr_array(scipy.sparse.eye_array(y.size)), y, weight)
     if whole:
         _refuse_indivisible(polyhedron)
@@ -168,34 +177,32 @@ def _near_point(fit: Fit, x: Reals) -> tuple[Fit, FitLoss]:
     return Fit(fit.matrix, floor, fit.weights), FitLoss.squares(fit.weights, wanted - floor)
 
 
-def _polyhedron(
-    n: int,
-    A: Matrix | None,
-    b: ArrayLike,
-    rows: tuple[Matrix | None, Limit, Limit],
-    box: tuple[Limit, Limit],
-    nonnegative: bool,
-) -> Polyhedron:
+def _polyhedron(n: int, A: Matrix | None, b: ArrayLike, limits: CountLimits, nonnegative: bool) -> Polyhedron:
+    if unknown := [name for name in limits if name not in CountLimits.__annotations__]:
+        raise SpecError(
+            f"project has no argument '{unknown[0]}'",
+            needed=f"the arguments of its help, such as {', '.join(CountLimits.__annotations__)}",
+            remedy=did_you_mean(unknown[0], CountLimits.__annotations__),
+        )
     equal = scipy.sparse.csr_array((0, n)) if A is None else matrix_rows(A, n, "A")
     sums = real_vector(b, "b", equal.shape[0])
-    if rows[0] is None and not (rows[1] is None and rows[2] is None):
+    R, least, most = limits.get("R"), limits.get("least"), limits.get("most")
+    if R is None and not (least is None and most is None):
         raise SpecError(
-            f"{'most' if rows[1] is None else 'least'} is given without the matrix R",
+            f"{'most' if least is None else 'least'} is given without the matrix R",
             needed="R, a matrix of the rows whose sums they limit",
         )
-    ranged = scipy.sparse.csr_array((0, n)) if rows[0] is None else matrix_rows(rows[0], n, "R")
-    low, high = _limits_of_cells(rows[1], rows[2], ranged.shape[0], ("least", "most"))
+    ranged = scipy.sparse.csr_array((0, n)) if R is None else matrix_rows(R, n, "R")
+    low, high = _limits_of_cells(least, most, ranged.shape[0], ("least", "most"))
+    box = limits.get("lower"), limits.get("upper")
     of_one, up_to_one = _limits_of_cells(*box, n, ("lower", "upper"))
     limited = np.flatnonzero(np.isfinite(of_one) | np.isfinite(up_to_one))
-    limits = ranged
-    if limited.size:
-        one = scipy.sparse.csr_array(scipy.sparse.eye_array(n))[limited]
-        limits = scipy.sparse.csr_array(scipy.sparse.vstack([ranged, one]))
+    one = scipy.sparse.csr_array(scipy.sparse.eye_array(n))[limited]
     return Polyhedron.of(
         n,
         equal,
         sums,
-        limits,
+        scipy.sparse.csr_array(scipy.sparse.vstack([ranged, one])) if limited.size else ranged,
         np.append(low, of_one[limited]),
         np.append(high, up_to_one[limited]),
         nonnegative=nonnegative,

@@ -5,16 +5,15 @@ Replicates of measure (simulated), reconcile and infer are made in blocks and su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
 from trueup.assessing.comparators import comparators as make_comparators
-from trueup.assessing.replicate import Done, ReplicateBlock, Simulation, ratio_of
+from trueup.assessing.replicate import Done, Progress, Simulation, carry_out, ratio_of, replicate_blocks
 from trueup.assessing.scenarios import Compared, compare
 from trueup.assessing.summary import find_flags, rows, single_counts
 from trueup.assessing.tally import MAX_RANKED_COUNTS, Strata, stratify
@@ -31,18 +30,26 @@ from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
 from trueup.model.verb import takes_records
 from trueup.reconciling import published
-from trueup.run.local import LocalPool
 
 MIN_REPLICATES = 40
 """Replicates below which Monte Carlo errors cannot be estimated."""
-MIN_REPLICATE_BLOCKS = 20
-"""Least number of blocks: errors of variances are estimated from the differences between blocks."""
-ENTRIES = 2**21
-"""Most values of one block at a time (16 MB)."""
 MAX_KEPT_ERRORS = 2**23
 """Most errors kept for quantiles of single counts, for each method and table (32 MB)."""
 
-Progress = Callable[[int, int], None]
+
+class AssessmentOptions(TypedDict, total=False):
+    """Arguments of an assessment that few users change."""
+
+    intervals: Any
+    infer_replicates: int
+    draws: int
+    level: float | str
+    released: Any
+    thresholds: Mapping[str, float] | None
+    sizes: Sequence[int]
+    seed: int
+    workers: int
+    progress: Progress | None
 
 
 @takes_records
@@ -54,19 +61,10 @@ def assess(
     replicates: int = 1000,
     methods: Any = (),
     budgets: Any = (1,),
-    intervals: Any = ("least-squares",),
     infer: Any = None,
-    infer_replicates: int = 200,
-    draws: int = 500,
-    level: float | str = 0.9,
     comparators: Any = (),
-    released: Any = None,
-    thresholds: Mapping[str, float] | None = None,
-    sizes: Sequence[int] = SIZES,
     public_truth: bool = False,
-    seed: int = 0,
-    workers: int = 1,
-    progress: Progress | None = None,
+    **options: Unpack[AssessmentOptions],
 ) -> Assessment:
     """Estimate bias, error and coverage of methods and budgets, by replicating measurement and reconciliation.
 
@@ -86,30 +84,33 @@ def assess(
         compared with; by default the spec's alone. Of these and the lists below, one may be given as it is.
     budgets
         Multiples of the spec's budgets, exact: `1`, `"1/2"`.
-    intervals
-        Interval rules whose coverage is assessed: `least-squares`, `by-size`, `noise`, or rules.
     infer
         A method of inference, its name, or True for the spec's: its posterior means and intervals are assessed too.
-    infer_replicates, draws
-        Inference is slow: how many of the replicates it sees, and how many draws it makes where it has no
-        exact marginals.
-    level
-        Probability that intervals claim, as a number or as text: `"90%"`.
     comparators
         Methods of agencies without a formal guarantee: `cell-key`, `random-rounding`, `rounded`, `suppressed`,
         `swapping`, each `(name, parameters)`; every table is made apart, and how far parts miss it is told.
+    public_truth
+        Declares the truth public. Otherwise the assessment is confidential: all its figures are functions of it.
+
+    Other Parameters
+    ----------------
+    intervals
+        Interval rules whose coverage is assessed: `least-squares` (the default), `by-size`, `noise`, or rules.
+    infer_replicates, draws
+        Number of replicates that inference sees (200 by default, as it is slow), and of draws that it makes where it has
+        no exact marginals (500).
+    level
+        Probability that intervals claim, as a number or as text: `"90%"`, the default.
     released
         Somebody's released counts, a table in the layout of the truth: its errors are told beside the methods'.
     thresholds
         Limits (counts) by table, `{"county": 50000}`: how often a count falls on the wrong side.
     sizes
         Lower ends of the classes of the true count.
-    public_truth
-        Declares the truth public. Otherwise the assessment is confidential: all its figures are functions of it.
     seed
-        Seed of the simulated noise; equal arguments give equal figures, whatever `workers`.
+        Seed of the simulated noise, 0 by default; equal arguments give equal figures, whatever `workers`.
     workers
-        Processes.
+        Number of processes, 1 by default.
     progress
         Called as `progress(done, replicates)`; an interruption keeps the blocks that are finished.
 
@@ -138,14 +139,11 @@ def assess(
     >>> abs(value - 2.29) < 6 * error, found.flags
     (True, ())
     """
+    infer_replicates, workers = options.get("infer_replicates", 200), options.get("workers", 1)
+    seed, released = options.get("seed", 0), options.get("released")
     _refuse_unusable(replicates=replicates, infer_replicates=infer_replicates, workers=workers, seed=seed)
-    if list(sizes) != sorted(set(sizes)) or min(sizes, default=0) < 1:
-        raise SpecError(
-            "the size classes are not in increasing order",
-            needed="lower ends from 1 upwards, such as 1, 10, 100",
-        )
-    methods, budgets, intervals, comparators = map(_as_list, (methods, budgets, intervals, comparators))
-    level = probability_of(level)
+    sizes = _increasing(options.get("sizes", SIZES))
+    level = probability_of(options.get("level", 0.9))
     problem, known = read_truth(spec, truth, geography, public=public_truth)
     constraints = problem.constraints
     theirs = (
@@ -153,9 +151,17 @@ def assess(
         if released is None
         else read_confidential(problem.spec, known.cells, released, constraints=constraints)
     )
-    others = make_comparators(comparators, known.counts, theirs, level)
+    others = make_comparators(_as_list(comparators), known.counts, theirs, level)
     compared = compare(
-        problem.spec, constraints, methods, budgets, intervals, infer, draws=draws, level=level, others=others
+        problem.spec,
+        constraints,
+        _as_list(methods),
+        _as_list(budgets),
+        _as_list(options.get("intervals", "least-squares")),
+        infer,
+        draws=options.get("draws", 500),
+        level=level,
+        others=others,
     )
     strata = [stratify(known.cells, known.counts, margin, sizes) for margin in published(constraints)]
     simulation = Simulation(
@@ -166,20 +172,31 @@ def assess(
             for scenario, estimators in zip(compared.scenarios, compared.estimators)
         ],
         strata,
-        _limits(thresholds or {}, strata),
+        _limits(options.get("thresholds") or {}, strata),
         seed,
         {s.margin: _kept_replicates(replicates, len(s.truth)) for s in strata},
         [min(1.0, infer_replicates / replicates) if m.verb == "infer" else 1.0 for m in compared.methods],
         additivity=bool(others),
         linked=ratio_of(constraints),
     )
-    done = _carry_out(simulation, _replicate_blocks(replicates, known.cells.n), workers, progress or silent)
+    blocks = replicate_blocks(replicates, known.cells.n)
+    done = carry_out(simulation, blocks, workers, options.get("progress") or silent)
     return _record(problem, known, compared, simulation, done, replicates)
 
 
 def _as_list(given: Any) -> list[Any]:
     """Return an argument as a list; a single name, budget, method or rule becomes a list of one."""
     return list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+
+
+def _increasing(sizes: Sequence[int]) -> Sequence[int]:
+    """Return the lower ends of size classes; refuse those that are not in increasing order from 1."""
+    if list(sizes) != sorted(set(sizes)) or min(sizes, default=0) < 1:
+        raise SpecError(
+            "the size classes are not in increasing order",
+            needed="lower ends from 1 upwards, such as 1, 10, 100",
+        )
+    return sizes
 
 
 def _refuse_unusable(**numbers: int) -> None:
@@ -212,34 +229,6 @@ def _kept_replicates(replicates: int, groups: int) -> int:
     """Return the number of replicates whose errors are kept for quantiles of single counts; 0 if too few fit in memory."""
     number = min(replicates, MAX_KEPT_ERRORS // groups)
     return number if number >= MIN_REPLICATES else 0
-
-
-def _replicate_blocks(replicates: int, cells: int) -> list[ReplicateBlock]:
-    """Divide the replicates into blocks of almost equal size that depend only on the size of the problem."""
-    number = min(max(MIN_REPLICATE_BLOCKS, -(-replicates * cells // ENTRIES)), replicates // 2)
-    edges = np.linspace(0, replicates, number + 1).astype(int).tolist()
-    return [ReplicateBlock(k, start, stop - start) for k, (start, stop) in enumerate(pairwise(edges))]
-
-
-def _carry_out(
-    simulation: Simulation, blocks: Sequence[ReplicateBlock], workers: int, progress: Progress
-) -> Done:
-    """Simulate the blocks and add up their sums in order; after an interruption, return the sum of the finished ones."""
-    waiting: dict[int, Done] = {}
-    done, replicates = None, sum(block.size for block in blocks)
-    try:
-        with LocalPool(workers) as pool:
-            for at, found in pool.map(simulation, blocks):
-                waiting[at] = found
-                while (next_ := done.blocks if done else 0) in waiting:
-                    part = waiting.pop(next_)
-                    done = done + part if done else part
-                    progress(done.replicates, replicates)
-    except KeyboardInterrupt:
-        if done is None or done.blocks < 2:
-            raise
-    assert done is not None
-    return done
 
 
 def _record(

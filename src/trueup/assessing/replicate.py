@@ -1,9 +1,10 @@
-"""Simulation of one block of replicates: noise at every budget, estimates by every method, and sums of errors."""
+"""Simulation of replicates in blocks: noise at every budget, estimates by every method, and sums of errors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil
 
 import numpy as np
@@ -17,6 +18,14 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, simulate_many
 from trueup.model.names import COUNTED_UNIT
+from trueup.run.local import LocalPool
+
+MIN_REPLICATE_BLOCKS = 20
+"""Least number of blocks: errors of variances are estimated from the differences between blocks."""
+ENTRIES = 2**21
+"""Most values of one block at a time (16 MB)."""
+
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -168,3 +177,31 @@ def _of_ratios(truth: NDArray, counts: NDArray, name: str) -> dict[Key, NDArray]
     errors = np.full(counts.shape, np.nan)
     errors[:, 1::2] = np.where(truth[1::2] > 0, made - true, np.nan)
     return {(f"bias{RATIO}", name): errors, (f"mean absolute error{RATIO}", name): np.abs(errors)}
+
+
+def replicate_blocks(replicates: int, cells: int) -> list[ReplicateBlock]:
+    """Divide the replicates into blocks of almost equal size that depend only on the size of the problem."""
+    number = min(max(MIN_REPLICATE_BLOCKS, -(-replicates * cells // ENTRIES)), replicates // 2)
+    edges = np.linspace(0, replicates, number + 1).astype(int).tolist()
+    return [ReplicateBlock(k, start, stop - start) for k, (start, stop) in enumerate(pairwise(edges))]
+
+
+def carry_out(
+    simulation: Simulation, blocks: Sequence[ReplicateBlock], workers: int, progress: Progress
+) -> Done:
+    """Simulate the blocks and add up their sums in order; after an interruption, return the sum of the finished ones."""
+    waiting: dict[int, Done] = {}
+    done, replicates = None, sum(block.size for block in blocks)
+    try:
+        with LocalPool(workers) as pool:
+            for at, found in pool.map(simulation, blocks):
+                waiting[at] = found
+                while (next_ := done.blocks if done else 0) in waiting:
+                    part = waiting.pop(next_)
+                    done = done + part if done else part
+                    progress(done.replicates, replicates)
+    except KeyboardInterrupt:
+        if done is None or done.blocks < 2:
+            raise
+    assert done is not None
+    return done

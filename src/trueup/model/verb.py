@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, signature, unwrap
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar
 
 from trueup.errors import SpecError, TrueupError, did_you_mean
@@ -46,26 +46,43 @@ def takes_records(verb: Callable[P, R]) -> Callable[P, R]:
     >>> pickle.loads(pickle.dumps(trueup.measure)) is trueup.measure
     True
     """
-    expected = signature(verb)
+    known, kinds = argument_names(verb), {k: str(p.annotation) for k, p in signature(verb).parameters.items()}
 
     @wraps(verb)
     def checked(*arguments: P.args, **options: P.kwargs) -> R:
-        _refuse_unknown_options(verb.__name__, expected, options)
-        for name, given in (*zip(expected.parameters, arguments), *options.items()):
-            _refuse_other_kinds(verb.__name__, name, str(expected.parameters[name].annotation), given)
+        _refuse_unknown_options(verb.__name__, known, options)
+        for name, given in (*zip(kinds, arguments), *options.items()):
+            _refuse_other_kinds(verb.__name__, name, kinds.get(name, "Any"), given)
         return verb(*arguments, **options)
 
     return checked
 
 
-def _refuse_unknown_options(verb: str, expected: Signature, options: Mapping[str, Any]) -> None:
-    if any(p.kind is Parameter.VAR_KEYWORD for p in expected.parameters.values()):
-        return
-    for name in set(options) - set(expected.parameters):
+def argument_names(function: Callable[..., Any]) -> list[str]:
+    """Return the names of a function's arguments, with those of a typed dictionary `**options: Unpack[...]` in its place.
+
+    Examples
+    --------
+    >>> from trueup.arrays import project
+    >>> argument_names(project)[-4:]
+    ['upper', 'R', 'least', 'most']
+    """
+    names: list[str] = []
+    for name, parameter in signature(function).parameters.items():
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            kind = str(parameter.annotation).removeprefix("Unpack[").removesuffix("]")
+            names += unwrap(function).__globals__[kind].__annotations__
+        else:
+            names.append(name)
+    return names
+
+
+def _refuse_unknown_options(verb: str, known: Sequence[str], options: Mapping[str, Any]) -> None:
+    for name in set(options) - set(known):
         raise TrueupError(
             f"trueup.{verb} has no argument '{name}'",
-            needed=f"one of: {', '.join(expected.parameters)}",
-            remedy=did_you_mean(name, expected.parameters),
+            needed=f"one of: {', '.join(known)}",
+            remedy=did_you_mean(name, known),
         )
 
 
