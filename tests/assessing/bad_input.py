@@ -9,7 +9,7 @@ import pandas
 
 from tests.assessing.worlds import SMALL, area_spec, areas, block_spec
 from trueup.assessing import assess
-from trueup.cli.assess import _method, _thresholds
+from trueup.cli.assess import parse_method, parse_thresholds
 from trueup.errors import DataError, InfeasibleError, PrivacyError, SpecError
 from trueup.measuring import measure
 from trueup.model.records.assessment import refuse_confidential
@@ -79,6 +79,6 @@ BAD = [
     ("a misspelt statistic", lambda: ask().table("area", statistic="baias"), SpecError, "did you mean 'bias'"),
     ("a table that was not assessed", lambda: ask().figure("bias", "county"), SpecError, "no row has the level 'county'"),
     ("a figure that is not single", lambda: ask(budgets=[1, 2]).figure("bias", "area"), SpecError, "2 figures 'bias'"),
-    ("--method with a parameter without a value", lambda: _method("tree-topdown:rounding"), SpecError, "has no value"),
-    ("--threshold without a count", lambda: _thresholds(["area=many"]), SpecError, "TABLE=COUNT"),
+    ("--method with a parameter without a value", lambda: parse_method("tree-topdown:rounding"), SpecError, "has no value"),
+    ("--threshold without a count", lambda: parse_thresholds(["area=many"]), SpecError, "TABLE=COUNT"),
 ]  # fmt: skip

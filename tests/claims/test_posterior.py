@@ -28,7 +28,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.prior import FLAT
 from trueup.model.records.measurements import Measurements
 from trueup.noise import law_named
-from trueup.reporting.pages.posterior import _posterior_facts, _reading
+from trueup.reporting.pages.posterior import posterior_facts, reading_section
 
 FALSE_ALARM = 1e-6
 TWO_WAY = (("a0", "a1"), ("a0", "a2"), ("a1", "a2"))
@@ -205,9 +205,9 @@ def test_a_prior_that_the_measurements_contradict_promises_nothing():
     assert any(one.margin == "nation" for one in posterior.conflicts)
     assert "not known" in posterior.promise
     assert "at least 90 %" not in posterior.promise
-    reading = str(_reading(posterior, perturbed=False))
+    reading = str(reading_section(posterior, perturbed=False))
     assert "contradict" in reading
-    assert "at least 90 %" not in reading + str(_posterior_facts(posterior))
+    assert "at least 90 %" not in reading + str(posterior_facts(posterior))
 
 
 @pytest.mark.slow

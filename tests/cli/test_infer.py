@@ -10,7 +10,7 @@ import pytest
 
 from tests.areas import write_areas
 from tests.command import run
-from trueup.cli.infer import _areas
+from trueup.cli.infer import area_summary
 from trueup.errors import SpecError
 from trueup.model.cells import Attribute, Cells
 from trueup.model.tree import Tree
@@ -131,8 +131,8 @@ def test_areas_that_would_sum_overlapping_values_are_refused_before_anything_is_
     cells = Cells(Tree.from_columns(["all", "place"], [{}, {"place": ["a", "b"]}]), (kinds,))
     (tmp_path / "map.csv").write_text("area,place\nnorth,a\n")
     with pytest.raises(SpecError, match=r"'count' overlap.*keep the attribute"):
-        _areas(cells, tmp_path / "map.csv", "area", None)
-    assert callable(_areas(cells, tmp_path / "map.csv", "area", "count"))
+        area_summary(cells, tmp_path / "map.csv", "area", None)
+    assert callable(area_summary(cells, tmp_path / "map.csv", "area", "count"))
 
 
 def test_json_holds_the_summary(bundle):

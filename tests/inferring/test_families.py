@@ -18,7 +18,7 @@ import pytest
 import trueup as tu
 from tests.families import CLINICS, ministry, visits
 from tests.reference.families import divided, log_step
-from trueup.cli.infer import _areas
+from trueup.cli.infer import area_summary
 from trueup.errors import SpecError
 from trueup.inferring import family_moves
 from trueup.inferring.family_moves import FamilyMoves
@@ -346,7 +346,7 @@ def test_what_it_cannot_keep_is_refused():
     with pytest.raises(SpecError, match="does not fit"):
         tu.infer(simulated, "tree-exact")
     with pytest.raises(SpecError, match="no measured table determines 'clinic x sex'"):
-        _areas(other.cells, Path("areas.csv"), "area", "sex")
+        area_summary(other.cells, Path("areas.csv"), "area", "sex")
 
 
 def test_one_region_is_inferred_from_what_was_measured_in_it(rng):

@@ -10,7 +10,7 @@ from trueup.errors import ConvergenceError
 from trueup.inferring import infer, tree_approximate, tree_work
 from trueup.inferring.given import read_given
 from trueup.inferring.hierarchical import given, noisy_start
-from trueup.inferring.tree_approximate import _refined
+from trueup.inferring.tree_approximate import refined_solution
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_grid import TreeGrid
 from trueup.inferring.tree_work import in_turn
@@ -125,7 +125,7 @@ def test_a_hundred_large_trees_are_within_what_is_stated(number, rng):
         pytest.fail("exact messages solve none of these trees")
     state, grid, _ = solved(every, cells, measured, 0.4)
     splits = splits_of(every.prior, state.problem.nested, state.problem.bounds()[1])
-    _, moved = _refined(grid, splits.parameters(given(every.prior, splits)))
+    _, moved = refined_solution(grid, splits.parameters(given(every.prior, splits)))
     _, known = grid.settle(splits.parameters(given(every.prior, splits)))
     means, masses = worst(state, grid, known, exact)
     assert means < MEANS
@@ -143,7 +143,7 @@ def test_gaps_are_halved_until_means_move_little(rng, monkeypatch):
         monkeypatch.setattr(tree_approximate, "LARGEST_MOVE", most)
         state, grid, _ = solved(method, cells, measured, 0.4)
         splits = splits_of(method.prior, state.problem.nested, state.problem.bounds()[1])
-        return grid, _refined(grid, splits.parameters(given(method.prior, splits)))[1]
+        return grid, refined_solution(grid, splits.parameters(given(method.prior, splits)))[1]
 
     _, usual = refined(np.inf)
     grid, moved = refined(usual / 2)

@@ -12,22 +12,22 @@ from scipy.special import gammaln
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.columns import (
     PADDED,
-    _at_of_narrow,
-    _convolve,
-    _position_of_mass,
-    _rank,
-    _rank_of_share,
-    _share_masses,
+    convolve_message,
+    position_of_mass,
+    position_of_narrow_mass,
+    rank_of_position,
+    rank_of_share,
+    share_masses,
 )
 from trueup.kernel.table_walks.place_masses import (
     LONGEST,
     LOWEST,
     NARROW,
     WIDE,
-    _exp,
-    _leaf_logs,
-    _leaf_ratios,
-    _ratio,
+    exp_of_negative,
+    gamma_ratio,
+    leaf_log_masses,
+    leaf_mass_ratios,
     log_gamma_difference,
 )
 from trueup.layouts.columns import ColumnProblem
@@ -41,37 +41,37 @@ from trueup.noise import law_named
 @njit(cache=False)
 def joined(own, size, after, shift, within, pad):
     out = np.empty(WIDE, np.float32)
-    _convolve(own, 0, size, after, out, shift, within, pad)
+    convolve_message(own, 0, size, after, out, shift, within, pad)
     return out
 
 
 @njit(cache=False)
 def shared(own, tail, back, within):
     masses = np.empty(own.size)
-    return masses, _share_masses(own, 0, tail, 0, back, within, own.size, masses)
+    return masses, share_masses(own, 0, tail, 0, back, within, own.size, masses)
 
 
 @njit(cache=False)
 def ranked(u, own, tail, back, within, position):
-    return _rank_of_share(u, own, 0, tail, 0, back, within, own.size, position)
+    return rank_of_share(u, own, 0, tail, 0, back, within, own.size, position)
 
 
 @njit(cache=False)
 def found_of_narrow(masses, left):
-    return _at_of_narrow(masses, left)
+    return position_of_narrow_mass(masses, left)
 
 
 @njit(cache=False)
 def exponentials(logs):
     found = np.empty(logs.size)
     for i in range(logs.size):
-        found[i] = _exp(logs[i])
+        found[i] = exp_of_negative(logs[i])
     return found
 
 
 @njit(cache=False)
-def gamma_ratio(x, up, down, step):
-    return _ratio(x, up, down, step)
+def compiled_ratio(x, up, down, step):
+    return gamma_ratio(x, up, down, step)
 
 
 @njit(cache=False)
@@ -81,7 +81,9 @@ def log_gamma_ratio(x, up, down):
 
 @njit(cache=False)
 def mirrored(masses, at, u):
-    return _position_of_mass(masses, masses.size, (1.0 - _rank(u, masses, at, masses.size)) * masses.sum())
+    return position_of_mass(
+        masses, masses.size, (1.0 - rank_of_position(u, masses, at, masses.size)) * masses.sum()
+    )
 
 
 def message(rng, width, steps):
@@ -92,9 +94,9 @@ def message(rng, width, steps):
 def leaf_ratios(places, state, columns, stride, row, low, size, balance):
     ratios, logs = np.empty(NARROW * LONGEST), np.empty(size)
     if stride <= LONGEST:
-        _leaf_ratios(places, state, columns, stride, row, low, size, balance, ratios)
+        leaf_mass_ratios(places, state, columns, stride, row, low, size, balance, ratios)
     else:
-        _leaf_logs(places, state, columns, stride, row, low, size, balance, logs)
+        leaf_log_masses(places, state, columns, stride, row, low, size, balance, logs)
         ratios[1:size] = np.exp(logs[1:] - logs[:-1])
     return ratios[1:size]
 

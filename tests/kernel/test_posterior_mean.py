@@ -11,7 +11,7 @@ from tests.reference import posterior_mean as twin
 from trueup.kernel.histogram import identity
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
-from trueup.kernel.settling.posterior_mean import _total_weights, posterior_means, ratio_moments
+from trueup.kernel.settling.posterior_mean import posterior_means, ratio_moments, total_weights
 from trueup.kernel.settling.split_draws import Hyperprior
 from trueup.kernel.settling.two_way import nearest_two_way
 
@@ -144,7 +144,7 @@ def test_the_variance_of_a_totals_estimate_is_exact_at_any_size(size):
         rows[k] = [x / rows[k][k] for x in rows[k]]
         rows = [r if i == k else [x - r[k] * y for x, y in zip(r, rows[k])] for i, r in enumerate(rows)]
     exact = sum(p * r[n] for p, r in zip(shares, rows))
-    weights, precision = _total_weights(np.array(base, float), np.array(shares, float), np.array(d, float))
+    weights, precision = total_weights(np.array(base, float), np.array(shares, float), np.array(d, float))
     np.testing.assert_allclose(precision, float(exact), rtol=1e-6)
     np.testing.assert_allclose(weights, [float(r[n] / exact) for r in rows], rtol=1e-6)
 

@@ -13,9 +13,9 @@ from trueup.kernel.compiled import njit
 from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.kernel.table_walks.compositions import (
     CELL,
-    _log_cell,
-    _log_scale,
-    _slice_sample,
+    log_cell_concentration,
+    log_common_factor,
+    slice_sample,
 )
 from trueup.kernel.table_walks.gibbs_steps import (
     EVEN,
@@ -26,7 +26,7 @@ from trueup.kernel.table_walks.gibbs_steps import (
     left_after,
     occupied,
 )
-from trueup.kernel.table_walks.rates import _draw_size
+from trueup.kernel.table_walks.rates import draw_size
 from trueup.kernel.table_walks.weights import log_totals
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells
@@ -54,7 +54,7 @@ def left_over(rng, count, share, left):
 @njit(cache=False)
 def steps(rng, held, kappa, power, around, sizes):
     for i in range(sizes.size):
-        sizes[i] = _draw_size(rng, held, kappa, power, around, sizes[i])
+        sizes[i] = draw_size(rng, held, kappa, power, around, sizes[i])
 
 
 @njit(cache=False)
@@ -69,17 +69,17 @@ def factors_drawn(rng, places, state, alike, room, hyper):
 
 @njit(cache=False)
 def log_cell(places, state, room, level, j, kappa):
-    return _log_cell(places, state, room, level, j, kappa)
+    return log_cell_concentration(places, state, room, level, j, kappa)
 
 
 @njit(cache=False)
 def log_scale(places, state, room, factor):
-    return _log_scale(places, state, room, factor)
+    return log_common_factor(places, state, room, factor)
 
 
 @njit(cache=False)
 def sliced(rng, places, state, room, hyper, level, j, value):
-    return _slice_sample(rng, places, state, room, hyper, CELL, level, j, value)
+    return slice_sample(rng, places, state, room, hyper, CELL, level, j, value)
 
 
 @njit(cache=False)

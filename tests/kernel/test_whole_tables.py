@@ -11,7 +11,13 @@ from trueup.kernel import Status
 from trueup.kernel.linear import Fit, FitLoss
 from trueup.kernel.linear.whole_fit import whole_fit
 from trueup.kernel.margins import margin_of, nearest, residual
-from trueup.kernel.margins.whole import _completed, _near, holding_margins, margins_polyhedron, whole_table
+from trueup.kernel.margins.whole import (
+    completed_tables,
+    holding_margins,
+    margins_polyhedron,
+    nearest_whole_table,
+    whole_table,
+)
 from trueup.kernel.margins.whole_near import Units, priced
 
 TWO = [(0,), (1,)]
@@ -70,7 +76,7 @@ def test_prices_and_messages_enclose_the_optimum(shape, margins, rng):
     excess = []
     for _ in range(6):
         x, sums = table(rng, shape, margins)
-        found, best = _near(x, margins, sums, 10.0, rng, None), by_program(x, margins, sums)
+        found, best = nearest_whole_table(x, margins, sums, 10.0, rng, None), by_program(x, margins, sums)
         assert residual(found.x, margins, sums) == 0
         assert found.x.min() >= 0
         assert found.gap is not None
@@ -130,7 +136,7 @@ def test_structural_zeros_stay(small, rng):
     noisy = truth + rng.integers(-4, 5, shape)
     x = nearest(np.where(may, noisy, 0.0), THREE, sums, variances=may.astype(float)).table
     found = (
-        _near(x, THREE, sums, 5.0, rng, may)
+        nearest_whole_table(x, THREE, sums, 5.0, rng, may)
         if small
         else whole_table(x, THREE, sums, rng=rng, open_cells=may)
     )
@@ -158,7 +164,7 @@ def test_an_integer_program_completes_what_messages_leave(rng):
     x, sums = table(rng, (6, 6, 6), [(0,), (1,), (2,)])
     margins, may = [(0,), (1,), (2,)], np.ones(x.shape, bool)
     units = Units.near(priced(x, margins, sums, may), margins, sums, may)
-    (completed,) = _completed(units, margins, sums, 10.0)
+    (completed,) = completed_tables(units, margins, sums, 10.0)
     assert residual(completed, margins, sums) == 0
     assert ((completed - x) ** 2).sum() <= 1.05 * by_program(x, margins, sums)
 

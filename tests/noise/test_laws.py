@@ -94,11 +94,11 @@ def test_the_wide_discrete_gaussian_joins_the_table_and_the_normal_law(sigma2):
 
 
 def test_both_ways_to_sum_gaussian_tails_agree_where_they_meet():
-    from trueup.noise.laws.discrete_gaussian import TABLE_UP_TO, _wide_tail
+    from trueup.noise.laws.discrete_gaussian import TABLE_UP_TO, wide_tail_probability
 
     k = np.arange(1.0, 38_000.0, 111.0)
     table = DiscreteGaussian(TABLE_UP_TO).cdf(-k)
-    np.testing.assert_allclose(_wide_tail(float(TABLE_UP_TO), k), table, rtol=1e-11)
+    np.testing.assert_allclose(wide_tail_probability(float(TABLE_UP_TO), k), table, rtol=1e-11)
 
 
 @pytest.mark.parametrize("law", DISCRETE, ids=str)

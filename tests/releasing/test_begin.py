@@ -17,7 +17,7 @@ from trueup.model.problem import Problem
 from trueup.releasing import pipeline
 from trueup.releasing.pipeline import resume
 from trueup.releasing.run_folder import RunFolder
-from trueup.releasing.start import _new, run_path
+from trueup.releasing.start import new_run, run_path
 from trueup.run.local import LocalPool
 
 
@@ -56,9 +56,9 @@ def test_an_open_folder_is_closed_to_others_before_anything_is_written(tmp_path)
 def test_two_cannot_begin_at_one_place(tmp_path):
     """Otherwise the second one's plan would stand where the first one's workers read theirs."""
     with (
-        _new(tmp_path / "out.run", False),
+        new_run(tmp_path / "out.run", False),
         pytest.raises(BusyError, match="works on"),
-        _new(tmp_path / "out.run", False),
+        new_run(tmp_path / "out.run", False),
     ):
         pass
 
@@ -171,7 +171,7 @@ def test_a_folder_may_have_a_pattern_for_a_name(tmp_path):
 
 
 def test_an_interruption_says_how_to_go_on(tmp_path, capsys):
-    from trueup.cli.release import _by_parts, _How
+    from trueup.cli.release import RunOptions, release_by_parts
 
     paths = write_state(tmp_path)
     problem = Problem.of(paths["spec"], paths["geography"])
@@ -179,12 +179,12 @@ def test_an_interruption_says_how_to_go_on(tmp_path, capsys):
         patch("trueup.releasing.tasks.draw", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
-        _by_parts(
+        release_by_parts(
             problem,
             str(paths["data"]),
             tmp_path / "out",
             None,
             None,
-            _How("local", None, 1, None, 4 * 10**9, False, None, True),
+            RunOptions("local", None, 1, None, 4 * 10**9, False, None, True),
         )
     assert f"continue with: trueup release --resume {tmp_path / 'out.run'}" in capsys.readouterr().err

@@ -22,7 +22,7 @@ from trueup.synth import synthesize
 from trueup.synth.people import KNOWN_SHARES, SHARE_IN_QUARTERS
 from trueup.synth.places import EMPTY_SHARE, grow, level_sizes
 from trueup.synth.totals import sized, stated_regions
-from trueup.synth.write import UNITS, _split_by_units
+from trueup.synth.write import UNITS, split_by_units
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PL94 = EXAMPLES / "pl94.toml"
@@ -218,7 +218,7 @@ def test_a_large_total_is_cut_into_parts():
     from trueup.synth.people import Sparse
 
     drawn = [Sparse(np.arange(3, dtype=np.int32), np.arange(3, dtype=np.int32), np.array([5, 17, 4]))] * 2
-    pieces = list(_split_by_units(drawn, 10))
+    pieces = list(split_by_units(drawn, 10))
     assert [int(p.count.sum()) for p in pieces] == [10, 10, 10, 10, 10, 2]
     leaves = np.concatenate([np.repeat(p.leaf, p.count) for p in pieces])
     assert np.bincount(leaves).tolist() == [10, 34, 8]

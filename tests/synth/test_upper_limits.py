@@ -10,7 +10,7 @@ from trueup import Problem, explain, parse_spec
 from trueup.errors import SpecError
 from trueup.model.cells import Margin
 from trueup.model.constraints import violations
-from trueup.synth.own_places import _leave_out, made_up_counts
+from trueup.synth.own_places import leave_out_excess, made_up_counts
 
 SPEC = """
 format = 2
@@ -40,7 +40,7 @@ def test_each_unit_is_as_likely_to_be_left_out(rng):
     cells, given = Problem.of(parse_spec(SPEC), PLACES[:1]).cells, np.array([30, 60, 10, 0])
     found = np.tile(given, (3_000, 1))
     for counts in found:
-        _leave_out(cells, Margin("area"), np.array([50.0]), counts, rng)
+        leave_out_excess(cells, Margin("area"), np.array([50.0]), counts, rng)
     assert (found.sum(axis=1) == 50).all()
     error = np.sqrt(50 * 0.25 / 3_000)
     assert np.abs(found.mean(axis=0) - given / 2).max() < 6 * error

@@ -104,15 +104,15 @@ def assess_command(
             out,
             geography=with_encoding(geography, encoding),
             replicates=replicates,
-            methods=[_method(text) for text in method or []],
+            methods=[parse_method(text) for text in method or []],
             budgets=[f"0{text}" if text.startswith(".") else text for text in budget_scale or ["1"]],
             intervals=interval or ["least-squares"],
             infer=True if infer == "default" else infer,
             infer_replicates=infer_replicates or 200,
             level=probability_of(level),
-            comparators=[_method(text) for text in comparator or []],
+            comparators=[parse_method(text) for text in comparator or []],
             released=published,
-            thresholds=_thresholds(threshold or []),
+            thresholds=parse_thresholds(threshold or []),
             public_truth=public_truth,
             seed=seed,
             workers=workers or 1,
@@ -138,13 +138,13 @@ def _truth(data: list[str], encoding: str | None) -> Any:
     return read_release(bundle)
 
 
-def _method(text: str) -> Any:
+def parse_method(text: str) -> Any:
     """Return a method's name, or a pair of name and parameters if parameters are given."""
     name, parameters = named_parameters(text, "method")
     return (name, parameters) if parameters else name
 
 
-def _thresholds(texts: list[str]) -> dict[str, float]:
+def parse_thresholds(texts: list[str]) -> dict[str, float]:
     found: dict[str, float] = {}
     for text in texts:
         name, limit = named_number(text, "TABLE=COUNT, such as county=50000")

@@ -175,7 +175,7 @@ def infer_command(
     # What is wrong in these is said now, not after the minutes that drawing may take.
     cells = _inferred(measurements, within)
     shown = _known_labels(cells, chosen or [])
-    wanted = None if mapping is None else _areas(cells, mapping, column, by)
+    wanted = None if mapping is None else area_summary(cells, mapping, column, by)
     method = None if tier is None else tiered(inferred, spec, tier)
     chains = None if out is None else out.absolute().with_name(f".{out.name}.chains")
     how: dict[str, Any] = {"draws": draws, "level": level, "within": within, "workers": workers or 1}
@@ -287,7 +287,7 @@ def _known_labels(cells: Any, labels: list[str]) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def _areas(cells: Any, mapping: Path, column: str, by: str | None) -> Callable[[Any], dict]:
+def area_summary(cells: Any, mapping: Path, column: str, by: str | None) -> Callable[[Any], dict]:
     """Read areas that are not in the hierarchy; return a function that summarises a posterior over them."""
     from trueup.inferring.questions import infer_areas, refuse_overlapping
     from trueup.model.cells import Margin

@@ -65,7 +65,7 @@ Resume = Annotated[
 
 
 @dataclass(frozen=True)
-class _How:
+class RunOptions:
     """The options that determine how a release is carried out: engine, workers, memory and time."""
 
     engine: str | None
@@ -118,7 +118,7 @@ def release_command(
     repeated = account is not None and account.repeats
     given_data = given_tables(data, encoding)
     each, total = map(memory_limit, (worker_memory, memory))
-    how = _How(engine, master, workers, each, total, take_over, log, as_json)
+    how = RunOptions(engine, master, workers, each, total, take_over, log, as_json)
     if resume is not None:
         given = {"spec": spec, "data": given_data, "geography": geography, "out": out, "account": account}
         _resume(resume, how, {**given, "expect_rows": expect_rows})
@@ -136,12 +136,12 @@ def release_command(
             f"The problem needs more than {memory_text(total or MEMORY_BYTES)} of memory: it is released by parts."
         )
     _refuse_idle(how, chosen, out)
-    carried_out = _in_memory if chosen == "memory" else _by_parts
+    carried_out = _in_memory if chosen == "memory" else release_by_parts
     released = carried_out(problem, given_data, out, geography, account, replace(how, engine=chosen))
     show_release(released, str(out), as_json=as_json, repeated=repeated and account and account.key)
 
 
-def _refuse_idle(how: _How, engine: str, out: Path) -> None:
+def _refuse_idle(how: RunOptions, engine: str, out: Path) -> None:
     """Refuse options for releases by parts that would have no effect on this release."""
     asked = {"--take-over": how.take_over, "--worker-memory": how.worker_memory}
     given = next((name for name, value in asked.items() if value), None)
@@ -161,14 +161,14 @@ def _refuse_idle(how: _How, engine: str, out: Path) -> None:
         )
 
 
-def _in_memory(problem, data, out, geography, account, how: _How) -> Any:
+def _in_memory(problem, data, out, geography, account, how: RunOptions) -> Any:
     from trueup.releasing.pipeline import release
 
     with progress(quiet=how.quiet) as tell, writing_log(how.log, tell) as watch:
         return release(problem, data, out, account=account, watch=watch)
 
 
-def _by_parts(problem, data, out, geography, account, how: _How) -> Any:
+def release_by_parts(problem, data, out, geography, account, how: RunOptions) -> Any:
     from trueup.releasing.pipeline import release
     from trueup.releasing.start import run_path
 
@@ -190,7 +190,7 @@ def _by_parts(problem, data, out, geography, account, how: _How) -> Any:
         )
 
 
-def _resume(folder: Path, how: _How, given: dict[str, Any]) -> None:
+def _resume(folder: Path, how: RunOptions, given: dict[str, Any]) -> None:
     from trueup.releasing.pipeline import resume
 
     with (

@@ -123,7 +123,7 @@ class ApproximateTree:
         splits, estimate = self._estimated(grid, splits, prior.most_kinds, sample)
         _, free = uncertain(splits, estimate, len(nested.margins))
         told = silent if free.any() else self.progress  # points predict the time better
-        mode, moved = _refined(grid, splits.parameters(estimate.theta), draws, told)
+        mode, moved = refined_solution(grid, splits.parameters(estimate.theta), draws, told)
         parts, log_weights = self._mixture(grid, mode, splits, estimate, free, draws, rng)
         known = PriorMixture([], log_weights).record(splits, estimate, free)
         if sample is not None:
@@ -134,7 +134,7 @@ class ApproximateTree:
         self, grid: TreeGrid, split: Split, draws: int, rng: np.random.Generator, record: dict[str, Any]
     ) -> Drawn:
         """Return draws under a prior with given concentrations."""
-        solved, moved = _refined(grid, split, draws, self.progress)
+        solved, moved = refined_solution(grid, split, draws, self.progress)
         return self._drawn([(solved, draws)], moved, draws, rng, record)
 
     def _estimated(
@@ -222,7 +222,7 @@ class ApproximateTree:
         )
 
 
-def _refined(
+def refined_solution(
     grid: TreeGrid, split: Split, draws: int = 0, progress: Progress = silent
 ) -> tuple[Settled, float]:
     """Return a solution on grids that are fine enough for draws, with at most `MOST_POINTS` points, and the error of the grids.

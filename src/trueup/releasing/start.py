@@ -152,7 +152,7 @@ def begin(
         "cut": (cut := _place_cut(cells.tree, plan, settings)).plain(),
         **_settings_out(settings),
     }
-    with _new(run_path(out), take_over) as folder:
+    with new_run(run_path(out), take_over) as folder:
         folder.places.commit("all", lambda path: write_places(path, cells), ".parquet")
         folder.write_branches(cells.tree, cut)
         folder.write_plan(spec_text, document)
@@ -213,7 +213,7 @@ _BEGUN = {"confidential", "owner", "places", "spec.toml"}
 
 
 @contextmanager
-def _new(path: Path, take_over: bool) -> Iterator[RunFolder]:
+def new_run(path: Path, take_over: bool) -> Iterator[RunFolder]:
     """Create the folder of a run, and hold it during the block."""
     folder = RunFolder(path)
     if path.is_symlink():

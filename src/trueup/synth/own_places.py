@@ -66,11 +66,11 @@ def made_up_counts(
         np.add.at(counts, (part.leaf, part.cell), part.count)
     counts = counts.ravel()
     for bound in problem.constraints.bounds:
-        _leave_out(cells, bound.margin, problem.constraints.bound_values(bound)[1], counts, rng)
+        leave_out_excess(cells, bound.margin, problem.constraints.bound_values(bound)[1], counts, rng)
     return counts
 
 
-def _leave_out(
+def leave_out_excess(
     cells: Cells,
     margin: Margin,
     upper: NDArray[np.float64],

@@ -150,7 +150,7 @@ class WriteRegion:
 
     def _records(self, drawn: Iterable[Sparse], rng: np.random.Generator) -> Iterator[dict[str, NDArray]]:
         """Yield tables with a row for each unit, in random order within a table."""
-        for leaf, cell, count in _split_by_units(drawn, UNITS):
+        for leaf, cell, count in split_by_units(drawn, UNITS):
             order = rng.permutation(int(count.sum()))
             yield {"leaf": np.repeat(leaf, count)[order], "cell": np.repeat(cell, count)[order]}
 
@@ -218,7 +218,7 @@ def _joined(held: list[Sparse]) -> Sparse:
     return Sparse(*map(np.concatenate, zip(*held)))
 
 
-def _split_by_units(drawn: Iterable[Sparse], units: int) -> Iterator[Sparse]:
+def split_by_units(drawn: Iterable[Sparse], units: int) -> Iterator[Sparse]:
     """Split tables of occupied cells into pieces with a given number of units."""
     held = Sparse(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
     for sparse in drawn:

@@ -122,7 +122,7 @@ def _inside_and_outside(law: Law, n: int, radius: float) -> tuple[float, float]:
     if law.rate is not None:
         return _geometric(law.rate, int(n), floor(min(radius, 2.0**62)))
     if law.discrete and law.factors and radius <= MAX_CONVOLVED_RADIUS:
-        inside = _convolved(law, int(n), floor(radius))
+        inside = convolved_norm_probability(law, int(n), floor(radius))
         return inside, max(0.0, 1 - inside)
     raise SpecError(
         f"the probability that the errors lie within {radius:g} counts is not known for the noise '{law.name}'",
@@ -165,7 +165,7 @@ def _terms(epsilon: float, n: int, radius: int, above: bool) -> NDArray[np.float
     return mass * np.where(left >= 0, tail, float(above))
 
 
-def _convolved(law: Law, n: int, radius: int) -> float:
+def convolved_norm_probability(law: Law, n: int, radius: int) -> float:
     """Return the probability that the norm is at most the radius, by convolutions and repeated squaring."""
     from scipy.signal import fftconvolve
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trueup.kernel.table_walks.metropolis import WINDOW, _pick
+from trueup.kernel.table_walks.metropolis import WINDOW, draw_window_position
 from trueup.kernel.table_walks.moves import LISTED, PAIR, SAME, SINGLE, SQUARE, Moves, propose
 
 GRID = 20_000
@@ -25,7 +25,7 @@ def chances(logs, fresh):
     inside = np.flatnonzero(np.isfinite(logs))
     found = np.zeros((WINDOW, WINDOW))
     for here in inside:
-        ends = [_pick(logs.copy(), here, u, fresh) for u in luck]
+        ends = [draw_window_position(logs.copy(), here, u, fresh) for u in luck]
         found[here] = np.bincount(ends, minlength=WINDOW) / GRID
     return found
 

@@ -75,7 +75,7 @@ def whole_table(
         answer = _exact(x, margins, sums, seconds, open_cells)
     else:
         needs = [given[m] for m in largest]
-        answer = _near(x, largest, needs, seconds, rng or np.random.default_rng(0), open_cells)
+        answer = nearest_whole_table(x, largest, needs, seconds, rng or np.random.default_rng(0), open_cells)
     table = np.rint(np.nan_to_num(answer.x)).astype(np.int64).reshape(x.shape)
     return replace(answer, x=table, residual=residual(table, margins, sums))
 
@@ -140,14 +140,14 @@ def holding_margins(polyhedron: Polyhedron, held: np.ndarray, counts: np.ndarray
     return replace(polyhedron, equal=equal, sums=np.concatenate([polyhedron.sums, counts[held]]))
 
 
-def _near(x, margins, sums, seconds: float, rng: np.random.Generator, open_cells) -> Answer:
+def nearest_whole_table(x, margins, sums, seconds: float, rng: np.random.Generator, open_cells) -> Answer:
     """Find a whole-number table near x, by multipliers and message passing, or else by an integer program."""
     raised = 0 if x.min() >= 0 else SHIFT_COUNTS - int(np.floor(x.min()))  # the same table, far from zero
     x, sums = x + raised, [b + raised * (x.size // b.size) for b in sums]
     may = np.ones(x.shape, bool) if open_cells is None else open_cells
     at = priced(x, margins, sums, may)
     units = Units.near(at, margins, sums, may)
-    tables = _tried(units, rng) or _completed(units, margins, sums, seconds)
+    tables = _tried(units, rng) or completed_tables(units, margins, sums, seconds)
     if not tables:
         return Answer(x, Status.UNSOLVED, np.inf, np.inf, None)
     distances = [float(((table - x) ** 2).sum()) for table in tables]
@@ -167,7 +167,7 @@ def _tried(units: Units, rng: np.random.Generator) -> list[np.ndarray]:
     return tables
 
 
-def _completed(units: Units, margins, sums, seconds: float) -> list[np.ndarray]:
+def completed_tables(units: Units, margins, sums, seconds: float) -> list[np.ndarray]:
     """Return whole-number tables from integer programs that decide only the units nearest to a tie."""
     order, decided = np.argsort(np.abs(units.costs), kind="stable"), units.costs < 0
     polyhedron = margins_polyhedron(units.settled.shape, margins, sums)

@@ -242,7 +242,7 @@ def _propagate(s, m, tau, nu, shares, size, kappa, evidence):
 
 
 @njit(cache=True, error_model="numpy")
-def _total_weights(base, shares, spread):
+def total_weights(base, shares, spread):
     """Return weights (cells,) and precision of the best linear estimate of a child's total from its cells.
 
     With `W = (base + diag d)^-1` the inverse of y's covariance is `W + W d d'W / s`, `s = sum d - d'W d`. That difference of
@@ -301,7 +301,7 @@ def _estimate(bases, gradient, shares, there, sizes, kappa, estimates, precision
         k = min(max(k, -TOTAL_POWERS_OF_FOUR), TOTAL_POWERS_OF_FOUR)  # below zero: from the end
         if precision[k] == 0.0 or len(bases) > 1:
             size = there * 4.0**k
-            found = _total_weights(base, shares, size * shares * (size + kappa) / (1.0 + kappa))
+            found = total_weights(base, shares, size * shares * (size + kappa) / (1.0 + kappa))
             copy_line(weights[k], found[0])
             precision[k] = found[1]
         estimates[c], precisions[c] = (base @ weights[k]) @ gradient[c], precision[k]

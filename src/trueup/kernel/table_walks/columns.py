@@ -268,7 +268,7 @@ def _touched(tables, columns, room, level, at):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _position_of_mass(masses, size, left):
+def position_of_mass(masses, size, left):
     """Return the first position at which cumulative masses exceed `left`, or -1 if all masses are zero."""
     last = -1
     for i in range(size):
@@ -281,8 +281,8 @@ def _position_of_mass(masses, size, left):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _at_of_narrow(masses, left):
-    """Return the same as `_position_of_mass` for `NARROW` masses, without branches that depend on random numbers."""
+def position_of_narrow_mass(masses, left):
+    """Return the same as `position_of_mass` for `NARROW` masses, without branches that depend on random numbers."""
     one = (masses[0] + masses[1]) + (masses[2] + masses[3])
     two = one + ((masses[4] + masses[5]) + (masses[6] + masses[7]))
     three = two + ((masses[8] + masses[9]) + (masses[10] + masses[11]))
@@ -297,7 +297,7 @@ def _at_of_narrow(masses, left):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
-def _rank(u, masses, at, width):
+def rank_of_position(u, masses, at, width):
     """Return a uniform number in the interval that position `at` has in the cumulative masses; u if it has no mass."""
     if not masses[at] > 0.0:
         return u
@@ -344,14 +344,14 @@ def _join(rng, places, work, level, span, room):
                 work.tail[WIDE * (v + 1) : WIDE * (v + 2)],
                 work.tail[WIDE * (after + 1) : WIDE * (after + 2)],
             )
-            _convolve(work.own, message_at(places, v), size, rest, sums, shift, within, room.pad)
+            convolve_message(work.own, message_at(places, v), size, rest, sums, shift, within, room.pad)
             if v % SIBLINGS_A_SCALING == 0:
                 _raise(sums)
             after = v
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath={"contract"})
-def _convolve(own, at, size, after, out, shift, within, pad):
+def convolve_message(own, at, size, after, out, shift, within, pad):
     """Convolve the masses of a place's steps with the message `after` of later siblings, where `within` is 1."""
     for i in range(WIDE):
         pad[WIDE + i] = after[i]
@@ -409,7 +409,7 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
-def _share_masses(own, at, tail, after, back, within, width, masses):
+def share_masses(own, at, tail, after, back, within, width, masses):
     """Compute the masses of a place's steps given the total of the place and its later siblings; return the sum of masses.
 
     Beyond either end of a message others lie, times the zeros of `within`.
@@ -429,8 +429,8 @@ def _share_masses(own, at, tail, after, back, within, width, masses):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
-def _rank_of_share(u, own, at, tail, after, back, within, width, position):
-    """Return the rank that `_rank` gives, among the masses that `_share_masses` would compute."""
+def rank_of_share(u, own, at, tail, after, back, within, width, position):
+    """Return the rank that `rank_of_position` gives, among the masses that `share_masses` would compute."""
     total, below = np.float32(0.0), np.float32(0.0)
     for t in range(0, width, NARROW):
         last, here = back - t - NARROW + 1, position - t
@@ -462,8 +462,8 @@ def _descend(rng, places, work, room, mirrored):
         masses[i] = work.own[i]
         total += masses[i]
     if mirrored:
-        u = 1.0 - _rank(u, masses, -ends[0, 0], WIDE)
-    at = _position_of_mass(masses, WIDE, u * total)
+        u = 1.0 - rank_of_position(u, masses, -ends[0, 0], WIDE)
+    at = position_of_mass(masses, WIDE, u * total)
     if at < 0:
         return False
     steps[0] = ends[0, 0] + at
@@ -492,13 +492,13 @@ def _step(rng, places, work, room, c, after, left, mirrored, width):
     back = -low - work.ends[after, 2]
     tail, within = work.tail, room.within
     if mirrored:
-        u = 1.0 - _rank_of_share(u, work.own, own, tail, after, back, within, width, -low)
-    total = _share_masses(work.own, own, tail, after, back + left, within, width, masses)
+        u = 1.0 - rank_of_share(u, work.own, own, tail, after, back, within, width, -low)
+    total = share_masses(work.own, own, tail, after, back + left, within, width, masses)
     if width == NARROW:
-        at = _at_of_narrow(masses, u * total)
+        at = position_of_narrow_mass(masses, u * total)
         if masses[at] > 0.0:
             return at
-    return _position_of_mass(masses, width, u * total)
+    return position_of_mass(masses, width, u * total)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)

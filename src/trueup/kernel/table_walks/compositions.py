@@ -100,7 +100,7 @@ def _seat(rng, places, state, room, level):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _log_cell(places, state, room, level, j, kappa):
+def log_cell_concentration(places, state, room, level, j, kappa):
     """Return the log density of a cell's concentration given guests and rates of a level; compositions are integrated out.
 
     With h = kappa / (kappa + s) a place's factor is `Gamma(n + b) / Gamma(b) h^(b + n) / kappa^n`, and siblings have one b.
@@ -130,7 +130,7 @@ def _log_cell(places, state, room, level, j, kappa):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _log_scale(places, state, room, factor):
+def log_common_factor(places, state, room, factor):
     """Return the log density of a common factor of the concentrations and sizes on the lowest level."""
     total, product, last = 0.0, 1.0, places.level_ptr.size - 2
     for v in range(places.level_ptr[last - 1], places.level_ptr[last]):
@@ -158,18 +158,18 @@ def _density(places, state, room, hyper, what, level, which, log):
         return log_totals(places, state, level, value) - 0.5 * apart * apart
     if what == CELL:
         apart = (log - math.log(state.common[level])) / hyper.cell_spread
-        return _log_cell(places, state, room, level, which, value) - 0.5 * apart * apart
+        return log_cell_concentration(places, state, room, level, which, value) - 0.5 * apart * apart
     if (
         math.log(state.kappa[level].max()) + log > MAX_LOG_CONCENTRATION
         or math.log(state.kappa[level].min()) + log < -MAX_LOG_CONCENTRATION
     ):
         return -np.inf
     apart = (log + math.log(state.common[level] / hyper.kappa)) / hyper.kappa_spread
-    return _log_scale(places, state, room, value) - 0.5 * apart * apart
+    return log_common_factor(places, state, room, value) - 0.5 * apart * apart
 
 
 @njit(cache=True, error_model="numpy")
-def _slice_sample(rng, places, state, room, hyper, what, level, which, value):
+def slice_sample(rng, places, state, room, hyper, what, level, which, value):
     """Draw a positive number by slice sampling of its log; return it unchanged if the density is undefined there."""
     log = math.log(value)
     floor = _density(places, state, room, hyper, what, level, which, log) + math.log(1.0 - rng.random())
@@ -196,10 +196,10 @@ def _learn(rng, places, state, open_, room, hyper, level):
     """Draw the concentrations of a level, and the median that they have in common."""
     held, apart, wide = 1.0 / hyper.kappa_spread**2, 1.0 / hyper.cell_spread**2, 0.0
     mean = held * math.log(hyper.kappa)
-    state.a[level] = _slice_sample(rng, places, state, room, hyper, TOTALS, level, 0, state.a[level])
+    state.a[level] = slice_sample(rng, places, state, room, hyper, TOTALS, level, 0, state.a[level])
     for j in range(open_.size):
         if open_[j] > 0.0:
-            state.kappa[level, j] = _slice_sample(
+            state.kappa[level, j] = slice_sample(
                 rng, places, state, room, hyper, CELL, level, j, state.kappa[level, j]
             )
             mean += apart * math.log(state.kappa[level, j])
@@ -212,7 +212,7 @@ def _draw_slopes(rng, places, state, room, hyper):
     """Draw the slopes of the covariates, and update the weights of parts."""
     for k in range(state.slope.size):
         given = math.exp(state.slope[k])
-        state.slope[k] = math.log(_slice_sample(rng, places, state, room, hyper, SLOPE, 0, k, given))
+        state.slope[k] = math.log(slice_sample(rng, places, state, room, hyper, SLOPE, 0, k, given))
         weigh_parts(places, state)
 
 
@@ -220,7 +220,7 @@ def _draw_slopes(rng, places, state, room, hyper):
 def _scale(rng, places, state, open_, room, hyper):
     """Scale the concentrations and sizes on the lowest level by a common random factor."""
     last = places.level_ptr.size - 2
-    factor = _slice_sample(rng, places, state, room, hyper, SCALE, last, 0, 1.0)
+    factor = slice_sample(rng, places, state, room, hyper, SCALE, last, 0, 1.0)
     state.common[last] *= factor
     for i in range(state.size.size):
         state.size[i] = min(state.size[i] * factor, LARGEST_SIZE)

@@ -181,7 +181,7 @@ def _follow(dice, rows, box, batch, paths, x, y, tally):
                     value = y[r] + (place - here) * far
                     away = abs(value - centre)
                     logs[place] -= (tilt + curve * away) * away if low <= value <= high else np.inf
-        step = (_pick(logs, here, dice[k, 2], dice[k, 3] < FRESH) - here) * jump
+        step = (draw_window_position(logs, here, dice[k, 2], dice[k, 3] < FRESH) - here) * jump
         if step != 0:
             for i in range(many[k]):
                 y[row[k, i]] += step * slope[k, i]
@@ -192,7 +192,7 @@ def _follow(dice, rows, box, batch, paths, x, y, tally):
 
 
 @njit(cache=True, error_model="numpy")
-def _pick(logs, here, luck, fresh):
+def draw_window_position(logs, here, luck, fresh):
     """Draw a position in the window from masses `exp(logs)`, afresh or by reflection of the present position."""
     top, total, below = np.max(logs), 0.0, 0.0
     for i in range(WINDOW):

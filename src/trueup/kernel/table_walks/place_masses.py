@@ -67,7 +67,7 @@ def log_gamma_difference(x, up, down):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _ratio(x, up, down, step):
+def gamma_ratio(x, up, down, step):
     """Return the ratio of `Gamma(x + up) / Gamma(x + down)` at `x + step` to its value at x."""
     ratio = 1.0
     for k in range(step):
@@ -93,7 +93,7 @@ def _choose_window(rng, moves, state, columns, stride, row):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _leaf_ratios(places, state, columns, stride, row, low, size, balance, ratios):
+def leaf_mass_ratios(places, state, columns, stride, row, low, size, balance, ratios):
     """Write the ratios of successive prior masses of steps at a lowest place."""
     rate, even = _rate(state, columns, row), _even(places, columns, row, balance)
     if stride == 1:
@@ -150,7 +150,7 @@ def _unit_ratios(places, state, columns, row, rate, begin, ratios):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _leaf_logs(places, state, columns, stride, row, low, size, balance, logs):
+def leaf_log_masses(places, state, columns, stride, row, low, size, balance, logs):
     """Write the log prior masses at a lowest place, up to a constant, for steps of several counts."""
     last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
     p, a, total = places.parent[v], state.a[last] * state.weight[v], state.total[v]
@@ -190,7 +190,7 @@ def _inner_ratios(places, state, columns, stride, level, v, low, size, balance, 
             ratios[i] = even * (begin + i + up) / (begin + i + down)
     else:
         for i in range(1, size):
-            ratios[i] = even * _ratio(begin + stride * i, up, down, stride)
+            ratios[i] = even * gamma_ratio(begin + stride * i, up, down, stride)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -228,7 +228,7 @@ def weigh_alike(places, state, stride, balance):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _exp(x):
+def exp_of_negative(x):
     """Return the exponential of a number of 0 or less, in a form that the compiler vectorises."""
     y = max(x, LOWEST) * 2.0**-10
     z = 1.0 + y * (1 / 8) * (1.0 + y * (1 / 9) * (1.0 + y * (1 / 10)))
@@ -265,7 +265,7 @@ def _normal_noises(gap, room, level, bend):
         for row in range(leans.size):
             leans[row] += by * part[row]
     for row in range(leans.size):
-        small = _exp(-abs(leans[row]))
+        small = exp_of_negative(-abs(leans[row]))
         leans[row] = small if leans[row] > 0.0 else 1.0 / small
     for i in range(NARROW):
         room.begun[i] = math.exp(bend * (2.0 * i - 1.0))
@@ -344,7 +344,7 @@ def _add_logs(logs, masses, size):
     for i in range(size):
         top = max(top, logs[i])
     for i in range(logs.size):
-        masses[i] *= _exp(min(logs[i] - top, 0.0)) if top > -np.inf else 0.0
+        masses[i] *= exp_of_negative(min(logs[i] - top, 0.0)) if top > -np.inf else 0.0
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
@@ -404,7 +404,7 @@ def _weigh_by_logs(places, tables, state, work, columns, stride, level, room, v)
             if not long:
                 _log_of_ratios(room.ratios, size, logs)
             elif level == last:
-                _leaf_logs(places, state, columns, stride, row, low, size, room.balance, logs)
+                leaf_log_masses(places, state, columns, stride, row, low, size, room.balance, logs)
             else:
                 _inner_logs(places, state, columns, stride, level, v, low, size, room.balance, logs)
         _log_noise(state.gap, room, level, row, stride, low, logs)
@@ -443,7 +443,7 @@ def weigh_places(rng, places, tables, moves, state, work, columns, stride, level
         if level == last:
             low, size = _choose_window(rng, moves, state, columns, stride, row)
             if not long:
-                _leaf_ratios(places, state, columns, stride, row, low, size, room.balance, room.ratios)
+                leaf_mass_ratios(places, state, columns, stride, row, low, size, room.balance, room.ratios)
         else:
             child = room.heads[v]
             low, size = work.ends[child, 2], work.ends[child, 3]

@@ -71,7 +71,7 @@ def _fitted(held, kappa, power, around):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _draw_size(rng, held, kappa, power, around, s):
+def draw_size(rng, held, kappa, power, around, s):
     """Draw a size by a Metropolis step, proposed from an approximating beta prime law; return the new or the old size."""
     scale, shape = _fitted(held, kappa, power, around)
     if not 0.0 < shape < np.inf:
@@ -99,7 +99,7 @@ def draw_sizes(rng, places, state):
             held[j] = x[row, j] + b
             around += b
         held[spare[row]] += 1.0
-        s = size[row] = _draw_size(rng, held, kappa, state.total[first + row] + 1.0, around, size[row])
+        s = size[row] = draw_size(rng, held, kappa, state.total[first + row] + 1.0, around, size[row])
         held[spare[row]] -= 1.0
         whole = 0.0
         for j in range(held.size):

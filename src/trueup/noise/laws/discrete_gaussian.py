@@ -83,7 +83,7 @@ class DiscreteGaussian(SquaredScale, IntegerLaw):
 
     def _lower(self, k: Reals) -> Reals:
         if self.sigma2 > TABLE_UP_TO:
-            return _wide_tail(float(self.sigma2), -k)
+            return wide_tail_probability(float(self.sigma2), -k)
         tails = _tails(float(self.sigma2))
         return tails[np.minimum(-k, len(tails) - 1).astype(np.int64)]
 
@@ -136,7 +136,7 @@ def _tails(sigma2: float) -> Reals:
     return np.cumsum(mass[::-1])[::-1]
 
 
-def _wide_tail(sigma2: float, k: Reals) -> Reals:
+def wide_tail_probability(sigma2: float, k: Reals) -> Reals:
     """Return `P(X >= k)` for `k >= 1` and a large `sigma2`, with relative error below 1e-12."""
     from scipy.special import ndtr
 

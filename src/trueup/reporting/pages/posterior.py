@@ -32,7 +32,7 @@ def posterior_page(
         spec.title,
         "Posterior of the true counts: what they may be, given everything that was published",
         "",
-        (*counted_line(spec, unit), *_posterior_facts(posterior)),
+        (*counted_line(spec, unit), *posterior_facts(posterior)),
         tuple(
             section
             for section in (
@@ -40,7 +40,7 @@ def posterior_page(
                 posterior_results(posterior, counted(spec, unit)),
                 ratios(posterior, view.noisy_name),
                 shapes(view),
-                _reading(posterior, perturbed=published),
+                reading_section(posterior, perturbed=published),
                 intervals(view),
                 tables(posterior, unit, published=published),
                 _making(posterior, spec),
@@ -51,7 +51,7 @@ def posterior_page(
     )
 
 
-def _posterior_facts(posterior: Posterior) -> tuple[tuple[str, str], ...]:
+def posterior_facts(posterior: Posterior) -> tuple[tuple[str, str], ...]:
     chains, draws, n = posterior.draws.shape
     drawn = posterior.drawn
     known = "converged" if drawn.connected else "agree"
@@ -97,7 +97,7 @@ _PERTURBED = (
 )
 
 
-def _reading(posterior: Posterior, *, perturbed: bool) -> Section:
+def reading_section(posterior: Posterior, *, perturbed: bool) -> Section:
     """Return the section on how to read the posterior."""
     first, last = _PERTURBED if perturbed else _NOISY
     return Section(
