@@ -1,4 +1,4 @@
-"""The verb infer: compute the posterior of the true counts from published counts.
+"""Inference: the posterior of true counts, computed from published counts.
 
 A method is a frozen dataclass in a file of its own, listed once in `METHODS`.
 """
@@ -195,7 +195,7 @@ def infer(
 
 
 def _executor_of(workers: int) -> LocalPool:
-    """Return an executor with threads of this process, or with as many processes as requested."""
+    """Return an executor: threads of this process, or the requested number of worker processes."""
     from trueup.run.local import LocalPool, LocalThreads
 
     return LocalPool(workers) if workers > 1 else LocalThreads()
@@ -204,7 +204,7 @@ def _executor_of(workers: int) -> LocalPool:
 def _with_named_values(
     error: InfeasibleError, measured: Measurements, constraints: Constraints
 ) -> InfeasibleError:
-    """Return the error with the names of contradictory published values, unless the method's own message suffices."""
+    """Return an error that names the contradictory published values, if these can be named."""
     if getattr(measured.guarantee, "kind", "") == "none" or not all(
         header.law.additive for header in measured.headers
     ):
@@ -249,7 +249,7 @@ def choose_inference(
 
 
 def tiered(source: Given, spec: Spec | None, tier: str) -> InferenceMethod:
-    """Return the method that a spec names, or else the first that fits, with the given tier set."""
+    """Return the inference method of a spec, or else the first that fits, with its accuracy tier set."""
     measured, constraints, entry = read_given(source, spec)
     asked = {name: value for name, value in entry.items() if name not in ("quantity", "tier", "minutes")}
     chosen = choose_inference(asked, constraints, measured)
@@ -281,7 +281,7 @@ def refuse_asked(problem: Problem) -> None:
 def inference_method(
     name: str, parameters: Mapping[str, Any], measured: Measurements | Problem | None = None
 ) -> InferenceMethod:
-    """Make a method from its name and parameters; measurements may ask for other defaults."""
+    """Make an inference method from its name and parameters, with defaults that suit the measurements."""
     made = make(METHODS, "inference", name, parameters)
     if measured is None or not (asked := type(made).defaults(measured.cells, measured.headers)):
         return made

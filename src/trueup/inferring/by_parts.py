@@ -1,4 +1,4 @@
-"""The posterior of a large problem by parts: in bounded memory, on any engine, and resumable at any time.
+"""Inference of large problems part by part, within bounded memory. An interrupted run can be resumed.
 
 Of a tree the driver estimates the prior, as in memory; parts are looked at, solved up to the top, drawn and written. Parts of a
 histogram, or of a family of tables, follow draws of the places above them (`histogram_parts`, `family_parts`). All that parts
@@ -187,7 +187,7 @@ class LargeTree:
     def solved(
         self, wanted: WantedTables, rng: np.random.Generator, tell: Progress, executor: KeptExecutor
     ) -> WrittenParts:
-        """Return the object that writes the tables, after the prior is estimated and the parts and the top are solved."""
+        """Estimate the prior, solve the tree, and return the object that writes its tables."""
         work = AllowedWork(deadline=Deadline.of(NO_END_MINUTES))
         found = self.tree.solved(self.state, self.values, wanted.draws, rng, tell, executor, work)  # pyright: ignore[reportArgumentType]
         if found.top is None:
@@ -213,7 +213,7 @@ class LargeHistogram:
         return Prediction(seconds, memory + PLACE_BYTES * nodes + values + above, ROW_BYTES * draws * n)
 
     def solved(self, wanted: WantedTables, *_: object) -> WrittenHistogram:
-        """Return the object that draws the parts and writes their tables; no solution is needed before."""
+        """Return the object that draws the parts of the histogram and writes their tables."""
         return WrittenHistogram(**vars(wanted), cut=self.cut)
 
 
@@ -224,7 +224,7 @@ class LargeFamily:
     cut: CutFamily
 
     def expected(self, draws: int, workers: int) -> Prediction:
-        """Return the predicted cost of the parts, from their numbers of cells; the chains above the parts are not included."""
+        """Return the predicted cost of the parts, without that of the Markov chains above them."""
         n, largest = self.cut.cells.n, int(self.cut.part_cells(self.cut.level).max())
         seconds = START_SECONDS + FAMILY_SECONDS * n * draws
         memory = PROCESS_BYTES * (1 + (workers if workers > 1 else 0)) + 3 * 8 * draws * n
@@ -232,14 +232,14 @@ class LargeFamily:
         return Prediction(seconds, memory + workers * largest * part, 2 * ROW_BYTES * draws * n)
 
     def solved(self, wanted: WantedTables, *_: object) -> WrittenFamily:
-        """Return the object that draws the parts and writes their tables; no solution is needed before."""
+        """Return the object that draws the parts of the family and writes their tables."""
         return WrittenFamily(**vars(wanted), cut=self.cut)
 
 
 def _part_problem(
     chosen: InferenceMethod, constraints: Constraints, used: Measurements
 ) -> LargeTree | LargeHistogram | LargeFamily:
-    """Return the large problem that is to be cut into parts; refuse methods that do not infer by parts."""
+    """Return the large problem to cut into parts. Refuse a method that cannot infer by parts."""
     if isinstance(chosen, FamilyMoves):
         _refuse_family(chosen, constraints, used)
         return LargeFamily(CutFamily(constraints, tuple(used.headers), tuple(used.values)))

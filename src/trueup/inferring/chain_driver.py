@@ -1,4 +1,4 @@
-"""The driver of Markov chains: it runs and diagnoses them, and lengthens the run until it passes or time is spent.
+"""Running of Markov chains until their diagnostics pass or their time is spent.
 
 *How long is enough.* An interval between two quantiles of S independent draws holds a mass of mean 1 - alpha and standard
 deviation sqrt(alpha (1 - alpha) / S): 3 points of a 90 % interval at S = 100. By the curvature of the law at its ends it holds
@@ -64,7 +64,7 @@ def ask_for_less(tree: Tree) -> str:
 
 
 class Longer(NamedTuple):
-    """A way to make a run longer.
+    """A proposed longer run of Markov chains.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Longer(NamedTuple):
 
 
 class Engine(Protocol):
-    """The interface of a chain engine, which moves Markov chains and diagnoses a run."""
+    """The interface of a set of Markov chains that can be run, diagnosed and run for longer."""
 
     @property
     def limit(self) -> ChainLimit:
@@ -99,12 +99,12 @@ class Engine(Protocol):
         ...
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """Return a way to make the run longer, or None if it has reached its largest length."""
+        """Return a proposal for a longer run, or None if the run has reached its largest length."""
         ...
 
 
 class OfWalk:
-    """Time limit and numbers of sweeps of an engine's chains."""
+    """A base class that reads the time limit and the number of sweeps from a set of Markov chains."""
 
     walk: Any
 
@@ -120,7 +120,7 @@ class OfWalk:
 
 
 class Told(TypedDict, total=False):
-    """Sentences for the record (`Drawn`) of a run that is too short."""
+    """Sentences stating that a run of Markov chains is too short, for the record of its draws."""
 
     approximate: str
     refused: str
@@ -151,7 +151,7 @@ class Judged:
         return self.found["passed"]
 
     def told(self, chains: int, sweeps: int, remedy: str, weak: bool) -> Told:
-        """Return the record's sentences for a run that is too short: `approximate` if it may be `weak`, else `refused`."""
+        """Return the sentence on a too short run: `approximate` if it may be `weak`, else `refused`."""
         if self.enough:
             return {}
         if weak:
@@ -159,7 +159,7 @@ class Judged:
         return {"refused": chains_too_short(sweeps, self.found, remedy)}
 
     def stats(self, draws: int, chains: int, weak: bool) -> dict[str, Any]:
-        """Return the run's figures for the record: draws, chains, tier and diagnostics; `weak` allows the approximate tier."""
+        """Return a record of the run with its draws, chains, accuracy tier and diagnostics."""
         tier = "approximate" if weak and not self.enough else "chains"
         return {"draws": draws, "interrupted": False, "chains": chains, "tier": tier, **self.found}
 
@@ -172,7 +172,7 @@ class Judged:
 def until_long_enough(
     engine: Engine, first: Callable[[Progress], NDArray], draws: int, progress: Progress
 ) -> Judged:
-    """Run chains, and lengthen the run until it passes, reaches its largest length, or its time is spent.
+    """Run chains for longer and longer, until they pass, reach their largest length, or run out of time.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def out_of_time(method: str, sweeps: int, deadline: Deadline, remedy: str) -> Co
 
 
 def chains_too_short(sweeps: int, found: Mapping[str, Any], remedy: str) -> str:
-    """Return the reason, as text, why a run that is too short is refused."""
+    """Return the reason, as text, for refusing a run of Markov chains that is too short."""
     return (
         f"after {sweeps:,} sweeps R-hat is {found['largest_r_hat']:.3f} (at most {found['r_hat_allowed']:.3f} is asked for) "
         f"and the smallest effective size {found['smallest_ess']:.0f} (at least {MIN_EFFECTIVE_SIZE:.0f})"
@@ -237,7 +237,7 @@ def _short(found: Mapping[str, Any]) -> str:
 
 @dataclass
 class Verdict:
-    """Diagnostics of tables, collected one by one and compared with what their intervals need.
+    """Convergence diagnostics collected table by table, with the verdict whether the run is long enough.
 
     Attributes
     ----------
@@ -264,7 +264,7 @@ class Verdict:
     named: tuple[tuple[float, str], ...] = ()
 
     def add(self, r_hat: NDArray, ess: NDArray, label: Callable[[int], str]) -> None:
-        """Add the diagnostics of one table; `label` names the count at a position."""
+        """Add the diagnostics of one table, in which `label` names the count at a position."""
         self.worst, self.least = max(self.worst, float(r_hat.max())), min(self.least, float(ess.min()))
         bad = np.flatnonzero(~((r_hat <= self.allowed) & (ess >= MIN_EFFECTIVE_SIZE)))
         self.watched, self.short = self.watched + len(ess), self.short + len(bad)

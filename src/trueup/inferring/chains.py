@@ -47,7 +47,7 @@ SECONDS_BETWEEN_INTERRUPT_CHECKS = 0.2
 
 
 def refuses_settings(prior: Hierarchical, of: str, chains: int = 2) -> str | None:
-    """Return why a prior's settings or a number of chains do not suit chains that draw concentrations; None if they do."""
+    """Return why a prior's settings or the number of chains are unsuitable, or None if they are suitable."""
     if prior.total.name != "flat":
         return "its total is flat, and the prior says another one"
     if len(prior.concentrations) not in (0, 2):
@@ -81,7 +81,7 @@ class ChainLimit:
         return self.deadline.passed or time.process_time() - self.began >= self.processor
 
     def allows(self, processor: float, chains: int) -> bool:
-        """Return True if parallel chains finish in the time left, given the processor seconds of all chains together."""
+        """Return True if chains that need `processor` seconds in total can finish in the time left."""
         wall = processor / min(chains, cores())
         return wall <= self.deadline.left() and processor <= self.processor - (
             time.process_time() - self.began
@@ -96,7 +96,7 @@ def run_side_by_side(
     stop: Callable[[], object],
     limit: ChainLimit,
 ) -> None:
-    """Run chains in parallel threads; an interruption calls `stop`, which the chains must check.
+    """Run Markov chains in parallel threads, and call `stop` to end all of them after an interruption.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def run_side_by_side(
 
 
 def _listen(running: list[Future], done: Sequence[int], of: int, tell: Progress, limit: ChainLimit) -> None:
-    """Wait for chains, and report progress at every twentieth of the run."""
+    """Wait until all chains have finished, and report progress at every twentieth of the run."""
     told = 0
     while True:
         finished, left = wait(running, timeout=SECONDS_BETWEEN_INTERRUPT_CHECKS)
@@ -158,7 +158,7 @@ RUN_FILE = "run.json"
 
 
 def key_of(*parts: Any) -> str:
-    """Return a digest of everything that draws depend on, including the version of trueup."""
+    """Return a digest of everything that determines the draws, including the version of trueup."""
     digest = hashlib.sha256(__version__.encode())
     for part in parts:
         digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
@@ -199,7 +199,7 @@ class Checkpoint:
 
     @classmethod
     def of(cls, folder: Path, key: str) -> Checkpoint:
-        """Open the checkpoints of a folder, or begin new ones.
+        """Open the checkpoints in a folder, or start new ones if the folder is empty.
 
         Raises
         ------
@@ -231,7 +231,7 @@ class Checkpoint:
         self.last[chain] = time.monotonic()
 
     def load(self, run: str, chain: int, rng: np.random.Generator) -> list[Saved]:
-        """Return a chain's saved states of a run in order, and restore its random generator."""
+        """Return a chain's saved states in a run, in order. Restore the chain's random generator."""
         found, last = [], None
         for path in sorted(self.folder.glob(f"{escape(run)} {chain} *.npz")):
             held = _arrays(path)
@@ -245,11 +245,11 @@ class Checkpoint:
 
     @property
     def run(self) -> str:
-        """Return the last run that all chains have begun; empty if there is none."""
+        """Return the name of the last run that all chains have begun, or an empty text if there is none."""
         return str(_record(self.folder).get("begun", ""))
 
     def begin(self, run: str) -> None:
-        """Record that all chains have begun a run, and remove the files of the run before."""
+        """Record that all chains have begun a run, and remove the checkpoint files of the run before."""
         replace_whole(self.folder / RUN_FILE, json.dumps(_record(self.folder) | {"begun": run}), private=True)
         with writing(self.folder):
             for path in self.folder.glob("*.npz"):
@@ -291,7 +291,7 @@ def _refuse_others(folder: Path) -> None:
 
 
 def _record(folder: Path) -> dict[str, str]:
-    """Return the record of a checkpoint folder: digest of the run, and last run begun by all chains; empty if unreadable."""
+    """Return the record of a checkpoint folder: the run's digest, and the last run begun by all chains."""
     try:
         held = json.loads((folder / RUN_FILE).read_text())
     except (OSError, ValueError, RecursionError):

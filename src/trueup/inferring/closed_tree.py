@@ -1,4 +1,4 @@
-"""Exact inference on trees whose published values limit every count, part by part in bounded memory.
+"""Exact inference, part by part in bounded memory, on trees whose published values limit every count.
 
 Each part of a cut tree (`trueup.kernel.messages.partition`) sends one message for each root to the top, which is solved then.
 After that each part is solved once more, given the top's message to its roots. Only the result of a part is kept between.
@@ -59,7 +59,7 @@ MAX_SAMPLED_CELLS = 1 << 20
 
 
 class Summed(NamedTuple):
-    """Marginals of every margin, draws `(draws, n)` of the finest cells, and True if all requested draws were made."""
+    """Marginals of every margin of a tree, and draws `(draws, n)` of the finest cells."""
 
     marginals: dict[Margin, Marginals]
     counts: Integers
@@ -67,7 +67,7 @@ class Summed(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Messages of a part's nodes in level order, roots first."""
+    """A part of a tree: its nodes in level order from the roots, with their upward messages."""
 
     child_ptr: Integers
     messages: ClosedMessages
@@ -82,7 +82,7 @@ class _Part(NamedTuple):
 
 
 class _Level:
-    """Marginals of one level's nodes; the array is filled run by run, so that memory grows only as entries are written."""
+    """Marginals of the nodes of one level, in an array that is filled run by run to save memory."""
 
     def __init__(self, nodes: int, masses: int) -> None:
         self.low, self.size = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
@@ -101,7 +101,7 @@ class _Level:
 
 
 class _Runs(NamedTuple):
-    """Runs of consecutive nodes: nodes `first:last` on each of some levels."""
+    """Runs of consecutive nodes, one run on each of several levels."""
 
     first: Integers
     last: Integers
@@ -134,14 +134,14 @@ class ClosedTree:
 
     @classmethod
     def of(cls, problem: TreeProblem, values: NDArray, prior: Prior | FittedMasses) -> ClosedTree | None:
-        """Return the tree prepared for measured values `(q,)`; None if some values are noisy, so that windows are infinite."""
+        """Return the tree for measured values `(q,)`, or None if noisy values leave some count unlimited."""
         laws = [header.law for header in problem.headers if not header.exact]
         if isinstance(prior, Hierarchical) or not laws or any(law.additive for law in laws):
             return None
         return cls(problem, problem.parts(values), *problem.whole_bounds(values), prior)
 
     def summed(self, draws: int, rng: np.random.Generator, progress: Progress) -> Summed | None:
-        """Return marginals and draws of the whole tree; None if windows are infinite, work is too much, or no counts exist."""
+        """Return marginals and draws of the whole tree, or None if it cannot be solved exactly."""
         roots = self._roots()
         if roots is None or (top := self._top(*roots)) is None:
             return None
@@ -175,7 +175,7 @@ class ClosedTree:
 
     @cached_property
     def cut(self) -> Partition | None:
-        """Return the cut of a large tree; None if the tree is small, or the prior varies among cells and prevents a cut."""
+        """Return the cut of a large tree into parts, or None if it cannot or need not be cut."""
         nested = self.problem.nested
         alike = isinstance(self.prior, Flat | Bounded | Masses | FittedMasses)
         large = nested.level_ptr[-1] > MAX_PART_NODES and alike
@@ -187,7 +187,7 @@ class ClosedTree:
 
     @cached_property
     def _sorted(self) -> list[tuple[Integers, Integers | None]]:
-        """Return for each header its nodes in ascending order, and the order that sorts them."""
+        """Return, for each header, the measured nodes in ascending order, and the order that sorts them."""
         found = []
         for nodes in self.problem.nodes:
             order = None if (np.diff(nodes) > 0).all() else np.argsort(nodes, kind="stable")
@@ -196,18 +196,18 @@ class ClosedTree:
 
     @cached_property
     def _cell_of(self) -> Integers | None:
-        """Return the finest cell of each leaf in the order of nodes, or None if cells are in that order."""
+        """Return the finest cell of each leaf, or None if the leaves are in the order of the cells."""
         nested = self.problem.nested
         return None if nested.orders[-1] is None else np.argsort(nested.orders[-1])
 
     def _cells(self, runs: _Runs) -> Integers | slice:
-        """Return the finest cells of runs that end in leaves."""
+        """Return the finest cells that belong to the last of some runs of nodes, which consists of leaves."""
         first = self.problem.nested.level_ptr[-2]
         at = slice(int(runs.last[-1] - first - (runs.last[-1] - runs.first[-1])), int(runs.last[-1] - first))
         return at if self._cell_of is None else self._cell_of[at]
 
     def _runs(self, at: int) -> _Runs:
-        """Return the runs of nodes of part number `at`, one run for each level."""
+        """Return the nodes of part number `at`, as one run of consecutive nodes for each level."""
         ends = self._edges[at : at + 2]
         found = []
         while ends[0] < ends[1]:
@@ -216,7 +216,7 @@ class ClosedTree:
         return _Runs(*np.array(found).T)
 
     def _part(self, at: int, window: tuple[Integers, Integers] | None = None) -> _Part | None:
-        """Return the messages of part number `at`, within the windows of its roots if these are given; None if unsolvable."""
+        """Return the upward messages of part number `at`, or None if the part cannot be solved."""
         nodes, child_ptr = subtrees(self.problem.child_ptr, *self._edges[at : at + 2])
         runs = self._runs(at)
         factors = self._factors(runs, nodes)
@@ -225,7 +225,7 @@ class ClosedTree:
         return _solved(child_ptr, factors)
 
     def _factors(self, runs: _Runs, nodes: Integers, *, leaves: bool = True) -> Factors:
-        """Return the factor tables of all nodes in some runs."""
+        """Return the factor tables of all nodes in given runs of nodes."""
         table = FactorTable(self.lower[nodes], self.upper[nodes], self.tables)
         shift = runs.first - np.concatenate([[0], np.cumsum(runs.last - runs.first)[:-1]])
         for header, (every, order), values in zip(self.problem.headers, self._sorted, self.values):
@@ -247,7 +247,7 @@ class ClosedTree:
         return table.build()
 
     def _roots(self) -> tuple[Integers, Integers, Reals] | None:
-        """Return first counts, sizes and masses of the messages from the roots of all parts."""
+        """Return the messages from the roots of all parts: first counts, numbers of counts, and masses."""
         found = []
         self._room = np.zeros(len(self.problem.nested.margins), np.int64)
         for at, (first, last) in enumerate(pairwise(self._edges)):
@@ -265,7 +265,7 @@ class ClosedTree:
         return low, size, masses
 
     def _top(self, low: Integers, size: Integers, masses: Reals) -> _Part | None:
-        """Return the messages of the nodes above the parts; the leaves of this tree are the roots of the parts."""
+        """Return the upward messages of the nodes above the parts; the roots of the parts are leaves here."""
         if self.cut is None:
             return _Part(np.array([1, 1]), ClosedMessages(low, np.array([0, size[0]]), masses, -1))
         level_ptr, first = self.problem.nested.level_ptr, self.cut.edges[0]
@@ -298,7 +298,7 @@ class ClosedTree:
     def _by_parts(
         self, top: _Part, known: Reals, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Summed:
-        """Return marginals and draws of a cut tree, part after part."""
+        """Return marginals and draws of a tree that is cut, computed part after part."""
         nested, cut = self.problem.nested, self.cut
         assert cut is not None
         drawn = root_draws(rng, top.messages.low[0], known[: top.messages.start[1]], draws)
@@ -347,7 +347,7 @@ class ClosedTree:
         return max(1, min(DRAWS_AT_ONCE, COUNTS_DRAWN_AT_ONCE // nodes))
 
     def _grouped(self, level: int, low: Integers, size: Integers, masses: Reals) -> Marginals:
-        """Return the marginals of a level, reordered from nodes to the margin's groups."""
+        """Return the marginals of one level, reordered from the tree's nodes to the groups of its margin."""
         start = np.concatenate([[0], np.cumsum(size)])
         order = self.problem.nested.orders[level]
         if order is None:
@@ -358,7 +358,7 @@ class ClosedTree:
 
 
 def _solved(child_ptr: Integers, factors: Factors) -> _Part | None:
-    """Solve a tree or a forest; return None if a window is infinite or empty, or if it needs too much work."""
+    """Return the solution of a tree or forest, or None if it cannot be solved exactly."""
     if factors.open_ended.any():
         return None
     low, high = bounds(child_ptr, *reach_all(factors))

@@ -35,7 +35,7 @@ ROW_TOLERANCE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class IndependentPart:
-    """Free cells that share rows of the constraints, with the fixed cells of these rows.
+    """An independent component: free cells that share constraint rows, with the fixed cells of these rows.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class IndependentPart:
         return self.cells[self.free]
 
     def tables(self, most: int) -> NDArray[np.int64] | None:
-        """List all tables `(t, k)` that satisfy the exact rows; return None if there are more than `most`."""
+        """List all tables of counts `(t, k)` that satisfy the exact rows; None if more than `most`."""
         matrix, low, high = self.limits
         return enumerate_fibre(
             matrix, low - ROW_TOLERANCE, high + ROW_TOLERANCE, (self.box[0], self.box[1]), most
@@ -71,7 +71,7 @@ class IndependentPart:
 
 
 def components(problem: RowProblem) -> list[IndependentPart]:
-    """Split a problem into sets of free cells that share no row.
+    """Split a problem into sets of free cells, such that no constraint row links two sets.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def components(problem: RowProblem) -> list[IndependentPart]:
 
 
 def linked(by_cell: Any, free: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return the sets of free cells that share rows of a sparse matrix `(r, n)`, each in ascending order."""
+    """Return the sets of free cells that are linked by rows of a sparse matrix `(r, n)`."""
     inner = scipy.sparse.csr_array(by_cell[:, free])
     graph = scipy.sparse.block_array([[None, inner], [inner.T, None]], format="csr")
     if not len(free):
@@ -115,7 +115,7 @@ def _component(problem: RowProblem, own: NDArray, factors: tuple, limits: tuple)
 
 
 def fixed_alone(problem: RowProblem) -> bool:
-    """Return True if the fixed counts satisfy all rows that have no free cells."""
+    """Return True if the fixed counts satisfy every constraint row that has no free cell."""
     free = problem.box[0] < problem.box[1]
     rows, n = problem.rows, problem.n
     touched = np.zeros(len(rows.factors), bool)
@@ -125,7 +125,7 @@ def fixed_alone(problem: RowProblem) -> bool:
 
 
 def pinned_counts(problem: RowProblem, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> RowProblem:
-    """Return the problem with the counts of some cells fixed."""
+    """Return the problem with the counts of the given cells fixed."""
     box = problem.box.copy()
     box[:, cells] = counts
     return replace(problem, box=box)
@@ -138,7 +138,7 @@ MOST_AXES = 4
 
 
 def table_moves(cells: Cells, active: NDArray[np.int64], levels: set[int]) -> Moves:
-    """Return all patterns of moves on the free cells, laid out for the kernel.
+    """Return all patterns of Markov chain moves on the free cells, in the layout of the compiled kernel.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def table_moves(cells: Cells, active: NDArray[np.int64], levels: set[int]) -> Mo
 
 
 def with_vectors(moves: Moves, vectors: Sequence[Vector]) -> Moves:
-    """Return moves with one more pattern, which draws from a list of vectors, if there are any."""
+    """Return the moves with one more pattern, which draws from a list of vectors unless it is empty."""
     if not vectors:
         return moves
     return moves._replace(
@@ -187,7 +187,7 @@ def with_vectors(moves: Moves, vectors: Sequence[Vector]) -> Moves:
 
 
 def _patterns(sizes: list[int], many: Any) -> Iterator[tuple[int, tuple[int, int], NDArray[np.bool_]]]:
-    """Yield, for every pattern of moves, the kind, the levels within which places change, and the axes that change."""
+    """Yield every pattern of moves: kind, levels within which places change, and axes that change."""
     yield SINGLE, (SAME, SAME), np.zeros((2, len(sizes)), bool)
     longer = [axis for axis, size in enumerate(sizes) if size > 1]
     axes: list[int] = [*longer, *([-1] if len(many) else [])]

@@ -1,4 +1,4 @@
-"""Contradictions between prior and measurements: posterior residuals of measured values, level by level.
+"""Contradictions between prior and measurements, found from posterior residuals of each measured margin.
 
 Let `y = x + e` be the noisy counts of one query at one level and `r = y - E[x | everything]` their residuals, so `r =
 E[e | everything]`: a mean of the noise. If the truth follows the prior, Jensen's inequality bounds every convex
@@ -58,7 +58,7 @@ DRAWS = 200
 
 
 class Inconsistency(NamedTuple):
-    """The inconsistency of one published margin with a finer one.
+    """Differences between one published margin and the sums of a finer published margin.
 
     Attributes
     ----------
@@ -86,9 +86,7 @@ class Inconsistency(NamedTuple):
 
     @property
     def explained(self) -> float | None:
-        """Return the share of the observed inconsistency that the laws explain (above 1 if they imply more); None if there is
-        none.
-        """
+        """Return the share of the inconsistency that the laws explain, or None if nothing differs."""
         return self.by_law / self.mean_square if self.mean_square else None
 
 
@@ -116,7 +114,7 @@ def inconsistencies(measured: Measurements, posterior: Posterior) -> list[Incons
 
 
 class _Numbers(NamedTuple):
-    """Published numbers `(groups,)` of a margin (NaN where none is published), and the laws with the groups of each."""
+    """Published numbers `(groups,)` of a margin, NaN where none is published, and the law of each group."""
 
     values: NDArray[np.float64]
     laws: list[tuple[Any, NDArray[np.int64]]]
@@ -174,7 +172,7 @@ class _Change(NamedTuple):
 
 
 def _change_moments(cells: Cells, margin: Margin, numbers: _Numbers, draws: NDArray) -> _Change:
-    """Return moments of the changes that publication makes to a margin's numbers, over draws of the true counts."""
+    """Return mean and squared changes that publication makes to a margin's counts, over posterior draws."""
     true = cells.sum(draws, margin)
     mean, squares = np.zeros(cells.size(margin)), np.zeros(cells.size(margin))
     for law, groups in numbers.laws:
@@ -187,7 +185,7 @@ def _change_moments(cells: Cells, margin: Margin, numbers: _Numbers, draws: NDAr
 
 
 def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | None:
-    """Return the noisy queries that the posterior contradicts, with bounds on the probability; None if no noise has any.
+    """Return the noisy queries that the posterior contradicts, or None if no query is noisy.
 
     Parameters
     ----------
@@ -215,7 +213,7 @@ def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | No
 
 
 def _residuals(measured: Measurements, header: Measured, values: Reals, drawn: Drawn) -> Reals:
-    """Return the posterior mean noise of a query's values, followed by that of values hidden because of their size."""
+    """Return the posterior mean noise of a query's values, also of values hidden for their size."""
     codes: list[tuple[Any, Any]] = [
         (other.groups, other.law)
         for other in measured.headers
@@ -230,7 +228,7 @@ def _residuals(measured: Measurements, header: Measured, values: Reals, drawn: D
 
 
 def mean_noise(law: Law, ranges: Sequence[tuple[float, float]], counts: NDArray) -> Reals:
-    """Return the mean noise on each count, given the ranges that the noisy value lies in.
+    """Return the mean noise on each count, given that the noisy value lies in one of the given ranges.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Proofs that the moves of a Markov chain reach every table, and the moves that the proofs need.
+"""Proofs that the moves of a Markov chain can reach every table, with further moves that a proof requires.
 
 Bounds on single cells and rows of several cells (invariants, rules, bounds of margins) split the free cells into
 pieces that no such row links; moves connect all tables if they connect those of every piece. They do, in a piece
@@ -47,7 +47,7 @@ SINGLE_STEPS = 0
 
 
 class Joined(NamedTuple):
-    """Proofs that the moves connect all tables, for the pieces of a problem.
+    """Proofs, for each component of a problem, that the moves of a Markov chain connect all tables.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Joined(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Rows of whole numbers on the k free cells of a piece, `low <= matrix x <= high` with bounds on x, and one solution x."""
+    """Whole-number constraints `low <= matrix x <= high` on a component's k free cells."""
 
     matrix: NDArray[np.int64]
     low: NDArray[np.float64]
@@ -78,7 +78,7 @@ class _Rows(NamedTuple):
 
 
 def join(problem: RowProblem, shape: tuple[int, ...], moves: Moves, table: NDArray[np.int64]) -> Joined:
-    """Return proofs that the moves connect all tables of each piece, and the moves that these proofs need.
+    """Return proofs that moves connect all tables of each component, and the moves that the proofs require.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def join(problem: RowProblem, shape: tuple[int, ...], moves: Moves, table: NDArr
 
 
 def _integer_rows(matrix, low, high, box, table) -> _Rows:
-    """Multiply rows until they are whole numbers; a row of a single cell becomes a bound on it."""
+    """Multiply constraint rows until they are whole numbers; turn rows of one cell into bounds."""
     dense, box = matrix.toarray(), box.copy()
     scale = np.array([_denominator(row) for row in dense])
     dense, low, high = np.rint(dense * scale[:, None]).astype(np.int64), low * scale, high * scale
@@ -138,7 +138,7 @@ def _denominator(row: NDArray[np.float64]) -> int:
 
 
 def _connected(rows: _Rows, own: NDArray, shape: tuple[int, ...], moves: Moves):
-    """Return vectors `(v, k)` and patterns that connect all tables of a piece, or None if no proof is found."""
+    """Return vectors and patterns of moves that connect all tables of a component, or None."""
     none = np.zeros((0, len(own)), np.int64)
     equal = rows.high - rows.low <= 2 * ROW_TOLERANCE
     if _through_a_corner(rows):
@@ -161,7 +161,7 @@ def _connected(rows: _Rows, own: NDArray, shape: tuple[int, ...], moves: Moves):
 
 
 def _through_a_corner(rows: _Rows) -> bool:
-    """Return True if a corner of the box satisfies all rows, and moves towards this corner never break a row."""
+    """Return True if some corner of the bounds satisfies all rows, and moves towards it never break a row."""
     one_way = (rows.matrix >= 0).all(axis=1) | (rows.matrix <= 0).all(axis=1)
     for corner in rows.box:
         if one_way.all() and np.isfinite(corner).all():
@@ -172,7 +172,7 @@ def _through_a_corner(rows: _Rows) -> bool:
 
 
 def _with_slack(rows: _Rows, equal: NDArray[np.bool_]):
-    """Return the Graver basis of rows with limits, found with one slack cell for each; None if it is too large."""
+    """Return the Graver basis of rows with limits, by slack cells, or None if it is too large."""
     more = -np.eye(len(equal), dtype=np.int64)[:, ~equal]
     found = _graver(np.hstack([rows.matrix, more]))
     return None if found is None else np.unique(found[:, : rows.matrix.shape[1]], axis=0)
@@ -195,7 +195,7 @@ def _two_way_tables(rows: _Rows):
 
 
 def _basis(rows: _Rows):
-    """Return a reduced basis of the changes that keep every equality; empty if the piece is too large or has no equality."""
+    """Return a reduced lattice basis of the changes that keep all equalities, empty if too large."""
     equal = rows.high - rows.low <= 2 * ROW_TOLERANCE
     k = rows.matrix.shape[1]
     if k > MAX_PIECE_CELLS or not equal.any():
@@ -204,7 +204,7 @@ def _basis(rows: _Rows):
 
 
 def _simple(piece: Piece, rows: _Rows, own: NDArray, shape: tuple[int, ...], moves: Moves):
-    """Return connecting vectors and patterns for a sum, a two-way table, or a lattice piece; None if none is known."""
+    """Return moves that connect all tables of a sum, two-way table or lattice; None if unknown."""
     cells, none = piece.cells.ravel(), np.zeros((0, len(own)), np.int64)
     spot = np.stack(np.unravel_index(own[piece.cells], shape))
     if piece.kind == "free":
@@ -225,7 +225,7 @@ def _simple(piece: Piece, rows: _Rows, own: NDArray, shape: tuple[int, ...], mov
 
 
 def _transfers(cells: NDArray, k: int):
-    """Return moves of one unit from each cell to the next; they connect all divisions of a sum within any bounds."""
+    """Return moves of one unit between successive cells, which connect all divisions of a sum."""
     vectors = np.zeros((len(cells) - 1, k), np.int64)
     at = np.arange(len(cells) - 1)
     vectors[at, cells[:-1]], vectors[at, cells[1:]] = 1, -1
@@ -239,7 +239,7 @@ def _spread_vectors(vectors, cells, k):
 
 
 def _held_above(piece: Piece, rows: _Rows) -> bool:
-    """Return True if a cell's upper bound is below what its row and column allow."""
+    """Return True if a cell's own upper bound is below what its row and column sums allow."""
     low, high = rows.box[:, piece.cells]
     table = rows.table[piece.cells]
     if not np.isfinite(low).all():
@@ -249,13 +249,13 @@ def _held_above(piece: Piece, rows: _Rows) -> bool:
 
 
 def _varying(spot: NDArray, axis: int | None = None) -> NDArray[np.bool_]:
-    """Return a mask of the coordinates that differ within cells `(coordinates, ...)`, or along one axis of a table."""
+    """Return a mask of the coordinates that differ among cells, or along one axis of a table."""
     other = tuple(range(1, spot.ndim)) if axis is None else (axis,)
     return np.asarray((spot.max(axis=other) != spot.min(axis=other)).reshape(len(spot), -1).any(axis=1))
 
 
 def _pattern(moves: Moves, kind: int, ways: tuple[NDArray[np.bool_], ...], spot: NDArray) -> int | None:
-    """Return the pattern with the fewest axes whose parts change exactly these coordinates; None if there is none."""
+    """Return the moves' simplest pattern that changes exactly the given coordinates, or None."""
     if len(ways) == 2 and (ways[0] & ways[1]).any():
         return None
     fits = []
@@ -267,7 +267,7 @@ def _pattern(moves: Moves, kind: int, ways: tuple[NDArray[np.bool_], ...], spot:
 
 
 def _covers(moves: Moves, p: int, part: int, way: NDArray[np.bool_], spot: NDArray) -> bool:
-    """Return True if one part of a pattern changes all these coordinates."""
+    """Return True if one part of a pattern of moves changes all the given coordinates."""
     if not moves.axes[p, part][way[1:]].all():
         return False
     level = moves.places[p, part]
@@ -280,5 +280,5 @@ def _graver(matrix: NDArray[np.int64]):
 
 @lru_cache(maxsize=64)
 def _graver_of(shape: tuple[int, int], data: bytes):
-    """Return the Graver basis of a matrix, cached because equal places have equal pieces."""
+    """Return the Graver basis of a matrix, cached because many components have equal matrices."""
     return graver_basis(np.frombuffer(data, np.int64).reshape(shape))

@@ -47,7 +47,7 @@ class _Rows(NamedTuple):
 
 
 def contradicting_values(measured: Measurements, constraints: Constraints) -> InfeasibleError | None:
-    """Name a smallest set of published values and rules that no table of counts satisfies; return None if none is found.
+    """Name a smallest set of published values and rules that no counts satisfy; None if none is found.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def contradicting_values(measured: Measurements, constraints: Constraints) -> In
 
 
 def _published_rows(measured: Measurements) -> Iterator[RowBlock]:
-    """Yield the rows on sums of counts that published values imply."""
+    """Yield the constraint rows, on sums of counts, that the published values imply."""
     cells = measured.cells
     for header, values in zip(measured.headers, measured.values):
         low, high = header.law.bounds(values)
@@ -108,7 +108,7 @@ def _published_rows(measured: Measurements) -> Iterator[RowBlock]:
 
 
 def _certificate(rows: _Rows) -> NDArray[np.int64]:
-    """Return the rows of one proof of infeasibility: those with nonzero dual values at the least total violation."""
+    """Return the rows of one proof of infeasibility, found by minimising the total violation of all rows."""
     m, n = rows.matrix.shape
     one = scipy.sparse.eye_array(m, format="csr")
     upper, lower = np.flatnonzero(np.isfinite(rows.high)), np.flatnonzero(np.isfinite(rows.low))
@@ -130,7 +130,7 @@ def _certificate(rows: _Rows) -> NDArray[np.int64]:
 
 
 def _smallest(rows: _Rows) -> tuple[NDArray[np.int64], bool]:
-    """Return the smallest set of contradictory rows that is found, and whether it is proved to be the smallest."""
+    """Return the smallest set of contradictory rows found, and True if no smaller set exists."""
     m = len(rows.labels)
     columns = scipy.sparse.csc_array(rows.matrix)
     columns.sort_indices()
@@ -169,7 +169,7 @@ def _smallest(rows: _Rows) -> tuple[NDArray[np.int64], bool]:
 
 
 def _irreducible(rows: _Rows, at: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return rows that still contradict each other after leaving out as many as possible, several at a time at first."""
+    """Return contradictory rows, without rows that are not needed for the contradiction."""
     size = max(len(at) // 2, 1)
     while len(at):
         start = 0

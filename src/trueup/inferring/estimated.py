@@ -1,4 +1,4 @@
-"""Priors on the finest counts that are estimated from published values, as a smooth mixture for each class.
+"""Priors on the finest counts, estimated from published values as a smooth mixture for each class of cells.
 
 The counts of a class (one combination of attribute values) are taken as independent draws of one law, a mixture of a
 mass at zero and of negative binomials of one shape with means on a geometric grid. A negative binomial of size 2 has a
@@ -43,7 +43,7 @@ MAX_REFITS = 5
 
 
 class FittedMixture(NamedTuple):
-    """A fitted mixture: weights `(classes, k)` of components `(k, x)`, and the class `(n,)` of each finest cell."""
+    """A mixture prior for each class of finest cells: weights `(classes, k)` of components `(k, x)`."""
 
     weights: Reals
     components: Reals
@@ -51,12 +51,12 @@ class FittedMixture(NamedTuple):
 
     @property
     def masses(self) -> FittedMasses:
-        """Return the fitted prior as log masses `(classes, x)` with the class of each cell."""
+        """Return the fitted prior as log masses `(classes, x)`, with the class of each finest cell."""
         with np.errstate(divide="ignore"):
             return FittedMasses(np.log(self.weights @ self.components), self.kind)
 
     def refitted(self, expected: Reals) -> FittedMixture:
-        """Fit the mixture again to expected numbers `(classes, x)` of cells with each count."""
+        """Fit the mixture again, to expected numbers `(classes, x)` of finest cells with each count."""
         weights = [
             _maximised(weights, self.components.T[some], number[some])
             for weights, number in zip(self.weights, expected)
@@ -80,7 +80,7 @@ def estimated_prior(problem: TreeProblem, values: NDArray) -> FittedMasses:
 def estimated_where_tables_cross(
     constraints: Constraints, headers: Sequence[Measured], values: NDArray
 ) -> FittedMasses:
-    """Return the prior estimated from the finest published values and the sums that are nested with them.
+    """Return the prior estimated from the finest published values and the sums nested with them.
 
     Their likelihood is that of a part of what is published, and all of it is in the posterior.
     """
@@ -124,7 +124,7 @@ def fitted_mixture(cells: Cells, headers: Sequence[Measured], parts: Sequence[ND
 def _finest_measurements(
     cells: Cells, headers: Sequence[Measured], parts: Sequence[NDArray]
 ) -> list[tuple[Any, NDArray, NDArray, int]]:
-    """Return law, cells, values and largest possible count of every header that measures finest cells."""
+    """Return law, cells, values and largest possible count of each query that measures the finest cells."""
     found = []
     for header, part in zip(headers, parts):
         if canonical(cells, header.margin) != cells.finest:
@@ -139,7 +139,7 @@ def _finest_measurements(
 def _largest(
     cells: Cells, headers: Sequence[Measured], parts: Sequence[NDArray], seen: Sequence[tuple]
 ) -> int:
-    """Return the largest count that a table of masses needs.
+    """Return the largest count for which the prior needs a mass.
 
     A cell whose own value does not bound it may be `COUNT_FACTOR` times as large as any that is bounded, or as what a sum leaves
     for each such cell in it, as far as the sum allows.
@@ -168,7 +168,7 @@ def _largest(
 
 
 def _components(counts: NDArray[np.int64]) -> Reals:
-    """Return the masses `(k, x)` of the components, renormalised on the table."""
+    """Return the masses `(k, x)` of the mixture's components, each normalised to sum to 1."""
     from scipy.special import gammaln
 
     top = max(float(counts[-1]), 1.0)
@@ -196,7 +196,7 @@ def _fit(kind: int, each: int, seen: list, components: Reals) -> Reals:
 
 
 def _maximised(weights: Reals, likelihood: Reals, times: Reals) -> Reals:
-    """Return the weights `(k,)` with the largest likelihood `(r, k)` of observations, each of which occurs `times` times."""
+    """Return the mixture weights `(k,)` of largest likelihood, from each component's likelihoods `(r, k)`."""
     if not len(times):
         return weights
     likelihood = likelihood / likelihood.max(axis=1, keepdims=True)
@@ -209,7 +209,7 @@ def _maximised(weights: Reals, likelihood: Reals, times: Reals) -> Reals:
 
 
 def _evidence(law: Any, value: float, components: Reals) -> Reals:
-    """Return the probability `(k,)` of a published value under each component."""
+    """Return the probability `(k,)` of a published value under each mixture component."""
     low, high = (int(end) for end in _window(law, value))
     counts = np.arange(low, min(high, components.shape[1] - 1) + 1)
     return components[:, counts] @ np.exp(law.log_mass(value, counts)) + 1e-300

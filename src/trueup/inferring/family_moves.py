@@ -1,4 +1,4 @@
-"""Markov chains for several tables that share margins, whose moves change all tables together.
+"""Markov chains for several tables that share margins, with moves that change all tables together.
 
 One file: the method and the engine of its chains share monitored quantities, tuning and reports.
 """
@@ -121,7 +121,7 @@ class FamilyMoves(InferenceMethod):
         return "it compares chains, so it takes two or more" if self.chains < 2 else None
 
     def doubt(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return the warning on sums over values if places are divided separately for each value; None if there are none."""
+        """Return a warning on sums over values if the prior divides places separately by value, else None."""
         if isinstance(self.prior, Flat):
             return super().doubt(constraints, headers)
         return divided_anew(family_cells(closed_constraints(constraints)))
@@ -129,7 +129,7 @@ class FamilyMoves(InferenceMethod):
     def prepare(
         self, constraints: Constraints, headers: Sequence[Measured]
     ) -> tuple[FamilyProblem, FamilyWalk]:
-        """Return the family as a least-squares problem (for starting points) and as the arrays of the chains."""
+        """Return the family as a least-squares problem for starting points, and as the chains' arrays."""
         return family_problem(constraints, headers), FamilyWalk.of(closed_constraints(constraints), headers)
 
     def apply(
@@ -194,7 +194,7 @@ class _FamilyChains:
         progress: Progress,
         limit: ChainLimit,
     ) -> _FamilyChains:
-        """Start chains at different tables, each fitted to measured values with further noise."""
+        """Start chains at different tables, each fitted to the measured values with noise added once more."""
         spread = np.repeat(
             [np.sqrt(h.law.variance) for h in family.headers],
             [family.cells.size(h.margin) for h in family.headers],
@@ -230,7 +230,7 @@ class _FamilyChains:
         return run
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Return the diagnostics of all cells, level totals, and measured or shared sums."""
+        """Return the convergence diagnostics of all cells, level totals, and measured or shared sums."""
         cells = self.problem.shown
         watched = {canonical(cells, h.margin) for h in self.family.headers} | {*cells.separators}
         watched |= {m for m in map(Margin, cells.tree.levels) if cells.holders(m)}
@@ -245,7 +245,7 @@ class _FamilyChains:
         return lambda i: self.problem.shown.margin_label(margin, i)
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """Return a longer run with more sweeps between draws; earlier sweeps become burn-in."""
+        """Return a longer run, with more sweeps between draws. The earlier sweeps become burn-in."""
         thin = min(
             self.thin * max(2, min(8, math.ceil(1.25 * self.lacking))), self.method.sweeps // self.kept
         )
@@ -290,6 +290,6 @@ class _FamilyChains:
 
 
 def _nested(constraints: Constraints) -> bool:
-    """Return True if each invariant is a sum over the next one."""
+    """Return True if each invariant margin is a sum of the next finer one."""
     cells, ordered = constraints.cells, sorted(constraints.invariants, key=constraints.cells.size)
     return all(cells.contains(coarse, fine) for coarse, fine in pairwise(ordered))

@@ -1,4 +1,4 @@
-"""The posterior of a large family of tables by parts: chains on the upper levels, then draws below each place.
+"""Inference of a large family of tables by parts: chains on the upper levels, then draws below each place.
 
 Given the tables of a place, those below it depend on nothing outside. So the tables of the places of one level come from
 chains on a family that ends there. Measurements further down enter as sums over each of its places, with normal noise.
@@ -46,7 +46,7 @@ MAX_CELLS_PER_PART = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class FamilyAbove(MeasuredRow):
-    """A family of tables down to the level of the parts, with sums of the measurements below that level.
+    """The upper levels of a family of tables, with sums of the measurements below these levels.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class FamilyAbove(MeasuredRow):
 
 
 def draw_above(given: FamilyAbove) -> Chained:
-    """Run chains until they are long enough, as `infer` in memory does; return draws `(draws, n)`."""
+    """Run Markov chains on the upper levels until they pass, and return their draws `(draws, n)`."""
     method = FamilyMoves(tier="chains")
     problem, layout = method.prepare(given.constraints, given.headers)
     summed, old = given.curvature > 0, layout.layout
@@ -77,7 +77,7 @@ def draw_above(given: FamilyAbove) -> Chained:
 
 @dataclass(frozen=True, eq=False)
 class FamilyPart(MeasuredRow):
-    """Neighbouring places with all places below them, and their measurements.
+    """A part of a family of tables: neighbouring places, all places below them, and the measurements there.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class FamilyPart(MeasuredRow):
     def _settled(
         self, problem: FamilyProblem, values: NDArray, draw: int, rng: np.random.Generator, how: Settling
     ) -> Integers:
-        """Return whole tables `(n,)` nearest to some values, given the drawn tables of the roots."""
+        """Return the whole-number tables `(n,)` nearest to given values, below the roots' drawn tables."""
         above = {i: root[draw].astype(np.int64) for i, root in enumerate(self.roots)}
         fit = problem.fit(values[None].astype(float), subtrees=True)
         settled = problem.settle_fit(fit, rng.integers(2**63, size=1, dtype=np.uint64), how, above)
@@ -144,7 +144,7 @@ class CutFamily(MeasuredRow):
 
     @cached_property
     def level(self) -> int:
-        """Return the level of the parts' roots: the highest with several places, none of which has too many cells.
+        """Return the level of the parts' roots: the highest with several places, none with too many cells.
 
         Raises
         ------
@@ -162,7 +162,7 @@ class CutFamily(MeasuredRow):
         )
 
     def below(self, level: int) -> list[Margin]:
-        """Return the tables that end below a level."""
+        """Return the family's tables whose finest places lie below a level."""
         return [t for t in self.cells.tables if self.cells.tree.level(t.level) > level]
 
     def part_cells(self, level: int) -> Integers:
@@ -175,7 +175,7 @@ class CutFamily(MeasuredRow):
         return found
 
     def above(self, draws: int, seed: np.random.SeedSequence) -> FamilyAbove:
-        """Return the family down to the level of the parts, with sums of the measurements below it."""
+        """Return the upper levels of the family, with sums of the measurements below them."""
         cells, name = self.cells, self.cells.tree.levels[self.level]
 
         def cut(margin: Margin) -> Margin:
@@ -197,7 +197,7 @@ class CutFamily(MeasuredRow):
         return FamilyAbove(some, headers, values, np.concatenate(noisy), draws, seed)
 
     def _summed(self, header: Measured, margin: Margin, values: NDArray) -> tuple[Measured, NDArray, NDArray]:
-        """Return a header with its values summed over the parts' root places, and the curvature of the sums' log likelihood."""
+        """Return a measured table with its values summed over the parts' root places."""
         tree, level = self.cells.tree, self.cells.tree.level(header.margin.level)
         if level <= self.level:
             return header, values, np.zeros(len(values))
@@ -212,7 +212,7 @@ class CutFamily(MeasuredRow):
     def part(
         self, above: FamilyCells, draws: NDArray, places: tuple[int, int], seed: np.random.SeedSequence
     ) -> FamilyPart:
-        """Return neighbouring places with all places below them, given draws `(draws, n)` of the tables above."""
+        """Return the part with the given neighbouring root places, given draws of the tables above."""
         tree, tables = above.tree, self.below(self.level)
         deep = [h.margin for h in self.headers if self.cells.tree.level(h.margin.level) > self.level]
         zeros = tuple(
@@ -231,11 +231,11 @@ class CutFamily(MeasuredRow):
 
     @cached_property
     def runs(self) -> list[tuple[int, int]]:
-        """Return the first place, and the place after the last, of every part."""
+        """Return the range of root places of every part, as its first place and the place after its last."""
         return runs_of(np.cumsum(self.part_cells(self.level)) - 1, MAX_CELLS_PER_PART)
 
     def joined(self, above: FamilyCells, top: NDArray, parts: Sequence[NDArray]) -> NDArray:
-        """Return draws `(draws, n)` of all tables, joined from the tables above the parts and the tables of the parts."""
+        """Return draws `(draws, n)` of all tables, joined from the draws above the parts and in the parts."""
         cells, tree, deep = self.cells, self.cells.tree, self.below(self.level)
         found, starts = np.empty((len(top), cells.n), np.int64), [0] * len(parts)
         for i, table in enumerate(cells.tables):

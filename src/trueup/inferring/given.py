@@ -56,7 +56,7 @@ def refuse_draws(draws: int) -> None:
 
 
 def refuse_vast(draws: int, counts: int) -> None:
-    """Refuse draws of counts that do not fit in this machine's memory."""
+    """Refuse a number of draws that does not fit in this machine's memory."""
     needed, held = draws * counts * np.dtype(np.int64).itemsize, machine_bytes()
     if needed > held:
         raise SpecError(
@@ -67,7 +67,7 @@ def refuse_vast(draws: int, counts: int) -> None:
 
 
 def refuse_workers(method: InferenceMethod, workers: int | Executor) -> None:
-    """Refuse workers if the method cannot use them."""
+    """Refuse a number of worker processes that the method cannot use."""
     if isinstance(workers, int) and workers < 1:
         raise SpecError(f"{workers} workers are requested", needed="at least 1")
     if workers != 1 and not method.parallel:
@@ -87,7 +87,7 @@ Given = (
 def read_given(
     source: Given, spec: Spec | Problem | Constraints | None
 ) -> tuple[Measurements, Constraints, dict[str, Any]]:
-    """Return all measurements as one record, the constraints, and the entry `[infer]` of the spec."""
+    """Return all measurements as one record, the constraints, and the spec's entry `[infer]`."""
     if isinstance(source, ReleasedCounts):
         measured = _in_place_of_noisy(source)
         if isinstance(spec, Constraints):
@@ -105,7 +105,7 @@ def read_given(
 def _read_periods(
     source: Mapping[str, Measurements | Release], spec: Spec | Problem | Constraints | None
 ) -> tuple[Measurements, Constraints, dict[str, Any]]:
-    """Return the measurements of several periods as one record, with the minutes that `[infer]` allows."""
+    """Return the measurements of several periods as one record, the constraints, and the allowed minutes."""
     if spec is not None:
         raise SpecError(
             "a spec is given together with periods",
@@ -124,7 +124,7 @@ def _read_periods(
 
 
 def _in_place_of_noisy(source: ReleasedCounts) -> Measurements:
-    """Return released sums as measurements, for methods that take released counts."""
+    """Return released sums in the form of measurements, for methods that infer from released counts."""
     problem = source.problem
     values = tuple(header.sums(problem.cells, source.counts) for header in problem.headers)
     return Measurements(problem.cells, problem.headers, values, problem.guarantee).of(problem, None)
@@ -133,7 +133,7 @@ def _in_place_of_noisy(source: ReleasedCounts) -> Measurements:
 def values_for(
     method: InferenceMethod, source: Given, measured: Measurements, within: str | None = None
 ) -> NDArray:
-    """Return the values that a method works on: measured ones, or released counts alone."""
+    """Return the values from which a method infers: the measured ones, or the released counts."""
     if not method.released:
         if isinstance(source, ReleasedCounts):
             raise SpecError(
@@ -161,7 +161,7 @@ def values_for(
 
 
 def description_of(method: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the method of `infer`, with its parameters, that suits counts released by a reconciliation."""
+    """Return the inference method and its parameters that suit counts released by a reconciliation method."""
     shared = ("total", "empty", "ties" if method["method"] == "multinomial-mode" else "algorithm")
     release = method["method"].removeprefix("multinomial-")
     said = {name: method[name] for name in shared if name in method}
@@ -169,7 +169,7 @@ def description_of(method: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def finest_values(measured: Measurements) -> tuple[NDArray, NDArray] | None:
-    """Return noisy value and variance of each finest cell, NaN if not measured; None for a family of tables."""
+    """Return noisy value and variance of each finest cell (NaN if not measured); None for a family."""
     cells = measured.cells
     if cells.is_family:
         return None
@@ -207,7 +207,7 @@ _ASSUMED = {
 def prior_instead(
     method: InferenceMethod, constraints: Constraints, measured: Measurements
 ) -> dict[str, str]:
-    """Return sentences that name the prior used instead of the hierarchical one, and the reason."""
+    """Return sentences that state which prior replaces the hierarchical one, and why."""
     prior = getattr(method, "prior", None) or Flat()
     if isinstance(prior, Hierarchical):
         return {}
@@ -218,7 +218,7 @@ def prior_instead(
 
 
 def _why(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> tuple[str, str]:
-    """Return the reason why a method does not support the hierarchical prior, as a short text and in full."""
+    """Return why a method does not support the hierarchical prior, once as a short text and once in full."""
     if method.released:
         return "released counts alone are known here, not the noisy ones that would tell more", ""
     if any(not header.law.additive for header in measured.headers):
@@ -237,7 +237,7 @@ def _why(method: InferenceMethod, constraints: Constraints, measured: Measuremen
 
 
 def measured_once(measured: Measurements) -> tuple[Measurements, int]:
-    """Return measurements without the values that repeat the value of their only part, and the number of values left out.
+    """Return measurements without values that merely repeat the value of a part, and the number left out.
 
     Examples
     --------
@@ -268,7 +268,7 @@ def measured_once(measured: Measurements) -> tuple[Measurements, int]:
 def _repeated(
     cells: Cells, header: Measured, values: NDArray, keyed: list[tuple[Measured, NDArray]]
 ) -> NDArray[np.bool_]:
-    """Return a mask of values that a finer margin repeats, because one part equals the value and all others are zero."""
+    """Return a mask of values that only repeat the value of a finer table's single nonzero part."""
     repeated, size = np.zeros(len(values), bool), cells.size(header.margin)
     at = slice(None) if header.groups is None else header.groups
     for parts, shown in _finer(cells, header, keyed):
@@ -291,5 +291,5 @@ def _finer(
 
 
 def _drawn_by(law: Any) -> Any:
-    """Return the law of the perturbation alone, without a rule that hides some counts before."""
+    """Return the law of the perturbation alone, without a rule that hides some counts before it."""
     return getattr(law, "law", law)

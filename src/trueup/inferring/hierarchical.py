@@ -1,4 +1,4 @@
-"""The mode of the hierarchical prior's hyperparameters, by exact evidence and gradients, and their uncertainty.
+"""The posterior mode of the hierarchical prior's hyperparameters, with its uncertainty, from exact evidence.
 
 Everything rests on the published noisy values. Messages up the tree give the log evidence; its gradient
 costs one pass down (Fisher's identity, `trueup.layouts.splits`). The search is by quasi-Newton steps in the logs of the
@@ -51,7 +51,7 @@ MAX_LOG_STEP = 2.0
 
 
 class Density(NamedTuple):
-    """The log density of `k` hyperparameters at one point, with gradient and scores.
+    """The log posterior density of `k` hyperparameters at one point, with its gradient.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ Objective = Callable[[Reals], Density]
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """The mode of `k` hyperparameters, and the curvature of the log density there.
+    """The posterior mode of `k` hyperparameters, and the curvature of the log density there.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Estimate:
 
     @property
     def sd(self) -> Reals:
-        """Return the inconsistencies between every published margin and the sums of every finer margin.
+        """Return the standard deviations (k,) of the hyperparameters, from the curvature at the mode.
 
         For hyperparameters that more than `MAX_CURVATURE_PARTS` parts inform, they come from the scatter of scores. These are
         too small if the prior describes counts badly, so no record states them.
@@ -108,12 +108,12 @@ class Estimate:
 
     @property
     def matters(self) -> NDArray[np.bool_]:
-        """Return a mask (k,) of hyperparameters whose uncertainty may widen some interval."""
+        """Return a mask (k,) of the hyperparameters whose uncertainty may widen some interval of a count."""
         return self.shift > NOTICED_SHIFT_SDS / np.sqrt(len(self.theta))
 
 
 class Ascent(NamedTuple):
-    """The result of a search: its last point, the density there, an inverse negative curvature (k, k), and the steps taken."""
+    """The result of a search for the mode: its last point, the density there, and the steps taken."""
 
     theta: Reals
     here: Density
@@ -123,7 +123,7 @@ class Ascent(NamedTuple):
 
 
 def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
-    """Return starting hyperparameters, a guess of their covariance, and those that only few parts inform.
+    """Return starting hyperparameters, a guess of their covariance, and those that few parts inform.
 
     The guess of each variance is two over the parts that inform it; few are up to `MAX_CURVATURE_PARTS`.
     """
@@ -138,7 +138,7 @@ def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
 
 
 def noisy_start(theta: Reals, splits: Splits, noisy: Reals, variance: Reals) -> Reals:
-    """Return a start whose log weights of attribute values come from sums of noisy counts, at least one noise deviation each.
+    """Return starting hyperparameters whose log weights of values come from sums of noisy counts.
 
     `noisy` and `variance` are of all nodes (counts, counts squared), the variance infinite where nothing was measured. A search
     from equal weights takes the differences between values for differences between places, and many steps to see that.
@@ -158,12 +158,12 @@ def noisy_start(theta: Reals, splits: Splits, noisy: Reals, variance: Reals) -> 
 
 
 def varied(few: Integers, splits: Splits) -> Integers:
-    """Return the hyperparameters whose curvature is computed: all of `few`, or only the concentrations if there are too many."""
+    """Return the hyperparameters for which the curvature is computed, from those that few parts inform."""
     return few if len(few) <= MAX_VARIED_HYPERPARAMETERS else few[few < splits.concentrations]
 
 
 def with_curvature(objective: Objective, mode: Ascent, guess: Reals, few: Integers) -> Estimate:
-    """Return the estimate with the curvature at the mode, from differences of gradients.
+    """Return the estimate of the mode, with the curvature there from differences of gradients.
 
     For hyperparameters that many parts inform, the curvature is the scatter of families' scores (Berndt et al. 1974), corrected
     by the last step; these hyperparameters hardly move any count.
@@ -216,7 +216,7 @@ def ascend(
 
 
 def _is_better(fresh: Density, here: Density, step: Reals) -> bool:
-    """Return True if a step improves the density, judged by slopes where values are too inaccurate.
+    """Return True if a step improves the density. Where values are too inaccurate, judge by slopes.
 
     These are the Wolfe condition and the approximate one of Hager and Zhang (2005): slopes are zero more exactly than values are
     largest.
@@ -228,7 +228,7 @@ def _is_better(fresh: Density, here: Density, step: Reals) -> bool:
 
 
 def _inverse(information: Reals, known: Reals, few: Integers) -> Reals:
-    """Return a guess of the inverse negative curvature, from the scatter of scores or, for `few` of them, from the prior."""
+    """Return a guess of the inverse negative curvature, for the `few` hyperparameters and the others."""
     many = np.setdiff1d(np.arange(len(known)), few)
     inverse = np.zeros_like(known)
     inverse[np.ix_(few, few)] = known[np.ix_(few, few)]
@@ -287,7 +287,7 @@ def _curvature(
 
 
 def given(prior: Hierarchical, splits: Splits) -> Reals:
-    """Return hyperparameters for given concentrations, with equally likely attribute values."""
+    """Return hyperparameters with the prior's given concentrations and equally likely attribute values."""
     if len(prior.concentrations) != splits.concentrations:
         raise SpecError(
             f"prior 'hierarchical' has {len(prior.concentrations)} concentrations",

@@ -1,4 +1,4 @@
-"""Checks of the approximate tier of histograms against separate chains on single places.
+"""Checks of the approximate tier of histograms by separate chains on single places.
 
 Least squares turns all measurements outside a place into a normal law of the place's table. Let x with covariance P be the
 estimate from all measurements, and z with covariance V that from the place and below. Then the law has the precision
@@ -35,7 +35,7 @@ COLUMNS_OF_A_STEP = 60
 
 @dataclass(frozen=True)
 class Agreement:
-    """Differences between posterior means and those of chains on single places, in posterior standard deviations.
+    """Differences between posterior means of the approximate tier and means of chains on single places.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Agreement:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Return the comparison's figures as a dict for the record."""
+        """Return the figures of the comparison as a dict for the posterior's record."""
         return {
             "places": self.places,
             "rms_difference_of_totals_in_sds": self.totals,
@@ -81,7 +81,7 @@ class Agreement:
 def agreement(
     walk: HistogramWalk, run: NDArray, count: int, rng: np.random.Generator, progress: Progress
 ) -> Agreement:
-    """Run chains on random single places of the level above the lowest, and compare posterior means."""
+    """Compare posterior means with those of separate chains on random places above the lowest level."""
     problem = walk.problem
     cells, level = problem.cells, len(problem.cells.tree.levels) - 2
     prepared = _prepared(problem) if count and level > 0 else None
@@ -111,7 +111,7 @@ def agreement(
 
 
 def places_checked(problem: ColumnProblem, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw up to `count` places of the level above the lowest, as many as the share `SHARE` of the time allows."""
+    """Draw up to `count` places of the level above the lowest, as many as can be checked in time."""
     tree = problem.cells.tree
     below = np.diff(tree.leaf_ptr(len(tree.levels) - 2))
     order = rng.permutation(len(below))
@@ -121,7 +121,7 @@ def places_checked(problem: ColumnProblem, count: int, rng: np.random.Generator)
 
 
 def sweeps(problem: ColumnProblem, count: int) -> float:
-    """Return the number of sweeps over all places that take as long as the chains on the checked places."""
+    """Return the number of sweeps over all places that would take as long as checking the drawn places."""
     tree = problem.cells.tree
     if len(tree.levels) < 3:
         return 0.0
@@ -131,19 +131,19 @@ def sweeps(problem: ColumnProblem, count: int) -> float:
 
 
 def _cost_of_law(problem: ColumnProblem) -> float:
-    """Return the cost of a sweep of one place by itself, relative to its cost in a sweep over all places."""
+    """Return the cost of a sweep of one place alone, relative to its cost in a sweep over all places."""
     return 1.0 + problem.columns / COLUMNS_OF_A_STEP
 
 
 def _difference(here: NDArray, there: NDArray) -> NDArray:
-    """Return differences of means in standard deviations (at least a tenth of a count)."""
+    """Return differences of means, divided by the standard deviation or at least by a tenth of a count."""
     return (here.mean(axis=0) - there.mean(axis=0)) / np.maximum(there.std(axis=0), 0.1)
 
 
 def _chains(
     walk: HistogramWalk, problem: ColumnProblem, leaves: NDArray, rng: np.random.Generator
 ) -> NDArray:
-    """Run two chains on one place, which start at the end of the approximate tier's chains and keep their concentrations."""
+    """Run two chains on one place, from the final states of the approximate tier's chains."""
     states, (above, last) = [], walk.problem.places.level_ptr[-3:-1]
     place = walk.problem.places.parent[last + leaves[0]] - above
     for state in walk.states[:2]:
@@ -165,7 +165,7 @@ class _Own:
 
 
 def _prepared(problem: ColumnProblem) -> tuple[HistogramProblem, Any, NDArray] | None:
-    """Return the least-squares solution and the basis as a matrix; None if they do not cover every finest cell."""
+    """Return the histogram's least-squares solution, or None if it does not cover every finest cell."""
     try:
         prepared = histogram_problem(problem.constraints, problem.headers, folded=True)
     except SpecError:
@@ -179,7 +179,7 @@ def _prepared(problem: ColumnProblem) -> tuple[HistogramProblem, Any, NDArray] |
 def _place(
     problem: ColumnProblem, prepared: tuple[HistogramProblem, Any, NDArray], level: int, place: int
 ) -> _Own:
-    """Return the problem of one place and all places below; a normal law replaces all other places."""
+    """Return the problem of one place and all places below it, given a normal law of all other places."""
     constraints, headers, values, leaves = parts_within(
         problem.constraints, problem.headers, problem.values, level, place
     )
@@ -192,7 +192,7 @@ def _place(
 def _message(
     state: HistogramProblem, fit: Any, basis: NDArray, level: int, place: int
 ) -> tuple[NDArray, NDArray]:
-    """Return precision and linear term of the normal law of a place's table given all other places."""
+    """Return precision and linear term of the normal law of one place's table, given all other places."""
     tree, n = state.tree, basis.shape[0]
     precision, pull = np.zeros((n, n)), np.zeros(n)
     for c, component in enumerate(tree.domain.components):
@@ -210,5 +210,5 @@ def _message(
 
 
 def inverse_of(v: NDArray) -> NDArray:
-    """Return the inverse of a covariance, in which exact directions get a small share of the largest variance."""
+    """Return the inverse of a covariance matrix, with a small variance added to make it exist."""
     return np.linalg.inv(v + EXACT * max(float(np.abs(v).max(initial=0.0)), 1e-12) * np.eye(len(v)))

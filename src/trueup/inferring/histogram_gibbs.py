@@ -1,4 +1,4 @@
-"""Markov chains for histograms on a hierarchy under the hierarchical prior; each move changes a column at all places.
+"""Markov chains for histograms on a hierarchy, with moves that change one column at all places together.
 
 One file: the tiers, and what chooses between them by seconds and memory, are one method.
 """
@@ -162,7 +162,7 @@ class HistogramGibbs(InferenceMethod):
         checkpoint: Path | None = None,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Choose a tier by its predicted cost, and draw, with checkpoints if the run is long.
+        """Choose an accuracy tier by its predicted cost, and draw the counts by Markov chains.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class HistogramGibbs(InferenceMethod):
         return replace(drawn, refused=drawn.refused or walk.rounded)
 
     def plan(self, walk: HistogramWalk, draws: int) -> Plan:
-        """Return a plan: the chosen tier and the cost that is predicted for it.
+        """Return the chosen accuracy tier and its predicted cost.
 
         Parameters
         ----------
@@ -261,7 +261,7 @@ class HistogramGibbs(InferenceMethod):
     def _judged(
         self, walk: HistogramWalk, run: NDArray, plan: Plan, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Return the draws of the approximate tier, with figures on the chains' agreement and a comparison with single places."""
+        """Return the draws of the approximate tier, with figures on their agreement with other chains."""
         from trueup.inferring.histogram_check import agreement
 
         announce(progress, "comparing the Markov chains")
@@ -287,7 +287,7 @@ class HistogramGibbs(InferenceMethod):
 
 
 def _as_places(constraints: Constraints, headers: Sequence[Measured]) -> AsPlaces | None:
-    """Return a single-place table recast as a histogram with an attribute as places, if possible."""
+    """Return a single-place table as a histogram whose places are an attribute's values, or None."""
     from trueup.inferring.recast import AsPlaces
 
     return AsPlaces.of(constraints, headers)
@@ -299,7 +299,7 @@ def _stats(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(eq=False)
 class _Chains(OfWalk):
-    """The chain engine of histograms, for the driver.
+    """The Markov chains of a histogram, in the form in which runs are made and lengthened.
 
     A run is made longer with draws that lie further apart: of what was drawn before, as many are kept as do so already.
     """
@@ -328,12 +328,12 @@ class _Chains(OfWalk):
         return run
 
     def back(self) -> None:
-        """Set the record of learnt settings, stages and failed moves back to the end of the first run."""
+        """Reset learnt settings, stages and failed moves to their state after the first run."""
         assert self.begun is not None
         self.walk.concentrations, self.walk.taken, self.walk.left_out = self.begun
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Return diagnostics of all counts in a run."""
+        """Return the convergence diagnostics of all counts in a run."""
         return self.walk.diagnosed(run, WATCHED, self.rng)
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
@@ -357,7 +357,7 @@ class _Chains(OfWalk):
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A run of one tier, and its predicted cost.
+    """A planned run of Markov chains of one accuracy tier, with its predicted cost.
 
     Attributes
     ----------
@@ -392,7 +392,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Return the predicted wall time in seconds, including the comparison at the end."""
+        """Return the predicted wall time in seconds, including the final check against single places."""
         each, side, check = self.walk.seconds / self.stages, max(1.0, self.chains / cores()), 0.0
         first = self.kept * self.thin
         longer = min(each * (self.usual - first), self.most / self.chains)
@@ -411,7 +411,7 @@ class Plan:
 
     @property
     def text(self) -> str:
-        """Return the prediction in words."""
+        """Return the plan and its predicted cost as text."""
         return (
             f"tier '{self.tier}': {self.chains} Markov chains of about {(self.warm_up + self.usual) // self.stages:,} sweeps, "
             f"{told_cost(self.seconds, self.memory)} predicted"
@@ -419,7 +419,7 @@ class Plan:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Return the figures for the record."""
+        """Return the plan's figures as a dict for the posterior's record."""
         return {
             "tier": self.tier,
             "predicted_seconds": round(self.seconds, 1),
@@ -428,16 +428,16 @@ class Plan:
 
     @property
     def shortest(self) -> float:
-        """Return the predicted wall time in seconds if the first run already passes."""
+        """Return the wall time in seconds that is predicted if the first run already passes."""
         return replace(self, usual=self.kept * self.thin).seconds
 
     @property
     def least(self) -> int | None:
-        """Return the least number of draws of each chain that is an answer; None if the run must be completed."""
+        """Return the smallest number of draws of each chain that suffices, or None if all are required."""
         return FEWEST_DRAWS if self.tier == "approximate" or np.isfinite(self.most) else None
 
     def within(self, deadline: Deadline) -> Plan:
-        """Return this run, or one without checks or with fewer draws if this one does not fit in the time left."""
+        """Return this plan, or one without checks or with fewer draws if it does not fit in the time left."""
         unchecked = replace(self, checked=0)
         if self.least is None or self.shortest <= deadline.left():
             return self
@@ -451,7 +451,7 @@ class Plan:
         return self if kept < self.least else short
 
     def refuse(self, deadline: Deadline) -> None:
-        """Refuse a run that takes too long or does not fit in memory."""
+        """Refuse a planned run that takes too long or does not fit in memory."""
         other = 'take tier = "approximate", or ' if self.tier == "chains" else ""
         less = ask_for_less(self.walk.problem.cells.tree)
         refuse_forecast(self.text, self.shortest, self.memory, deadline, less, other)

@@ -1,4 +1,4 @@
-"""The posterior of a large histogram by parts: chains on the upper levels, then chains below each of their places.
+"""Inference of a large histogram by parts: chains on the upper levels, then chains below each place.
 
 Given the table of a place, the counts below it depend on nothing outside. So draws of the tables of one level's places come from
 chains on a tree that ends one level below, with all measurements down to there. The counts below each place come from a chain of
@@ -51,7 +51,7 @@ MOST_UNUSED = 0.1
 
 
 class Chained(NamedTuple):
-    """Draws of Markov chains, with their diagnostics.
+    """Draws of tables by Markov chains, with their diagnostics.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Chained(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartOfHistogram(MeasuredRow):
-    """A tree of places whose tables are drawn by chains.
+    """A part of a histogram: a tree of places whose tables are drawn by Markov chains.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class PartOfHistogram(MeasuredRow):
     seed: np.random.SeedSequence
 
     def walk(self, chains: int, message: tuple[NDArray, NDArray] | None = None) -> HistogramWalk:
-        """Return chains in their starting states; `message` is a normal law of the root's table."""
+        """Return Markov chains in their starting states, given a normal law of the root's table."""
         a = self.given[0] if self.given else 0.0
         problem = ColumnProblem(self.constraints, self.headers, self.values, message, a)
         rngs = np.random.default_rng(self.seed).spawn(chains)
@@ -90,13 +90,13 @@ class PartOfHistogram(MeasuredRow):
 
 @dataclass(frozen=True)
 class DrawAbove:
-    """The task of drawing the tables of one level's places, by chains on the tree above."""
+    """The task of drawing the tables of one level's places, by Markov chains on the tree above the parts."""
 
     level: int
     draws: int
 
     def __call__(self, part: PartOfHistogram) -> Chained:
-        """Return draws of the tables of the level's places, with diagnostics, from chains on the part."""
+        """Return draws of the tables of the level's places, with convergence diagnostics."""
         walk = part.walk(CHAINS_ABOVE)
         walk.run(1, WARM_UP_ABOVE, silent)
         run = walk.run(-(-self.draws // CHAINS_ABOVE), THIN_ABOVE, silent)
@@ -107,7 +107,7 @@ class DrawAbove:
 
 
 def follow_roots(part: PartOfHistogram, roots: NDArray, found: NDArray) -> None:
-    """Fill in draws `(draws, cells)` of the lowest places, given draws `(draws, n)` of the table at their root."""
+    """Fill in draws `(draws, cells)` of the lowest places, given draws `(draws, n)` of the root's table."""
     pull = ROOT_PRECISION * roots[0].astype(float)
     walk = part.walk(1, (ROOT_PRECISION * np.eye(roots.shape[1]), pull))
     walk.run(1, WARM_UP, silent)
@@ -118,7 +118,7 @@ def follow_roots(part: PartOfHistogram, roots: NDArray, found: NDArray) -> None:
 
 
 def _follow(walk: HistogramWalk, root: NDArray, work: TreeMessages) -> None:
-    """Move a chain until its root has the given table, changing one column or a pair of columns at a time."""
+    """Move a Markov chain until its root has the given table, changing one or two columns at a time."""
     problem, state = walk.problem, walk.states[0]
     problem.tables.pull[:] = ROOT_PRECISION * root
     for attempt in range(TRIES):
@@ -141,13 +141,13 @@ def _follow(walk: HistogramWalk, root: NDArray, work: TreeMessages) -> None:
 
 @dataclass(frozen=True, eq=False)
 class CutHistogram(MeasuredRow):
-    """A histogram cut at a level of its places; `given` are the prior's concentrations, empty if estimated."""
+    """A histogram that is cut into parts below one level of its places."""
 
     given: tuple[float, ...] = ()
 
     @cached_property
     def level(self) -> int:
-        """Return the level of the parts' roots: the highest with several places, none of which has too many cells.
+        """Return the level of the parts' roots: the highest with several places, none with too many cells.
 
         Raises
         ------
@@ -180,11 +180,11 @@ class CutHistogram(MeasuredRow):
         return int(np.diff(self.cells.tree.leaf_ptr(self.level)).max()) * self.columns
 
     def lowest_above(self, level: int) -> int:
-        """Return the lowest level of the tree above the parts."""
+        """Return the lowest level of places that the tree above the parts includes."""
         return min(level + 1, len(self.cells.tree.levels) - 2)
 
     def unused(self, level: int) -> float:
-        """Return the largest share, over tables, of a place's precision that comes from measurements below the cut."""
+        """Return the largest share of a place's precision, over all tables, that comes from below the cut."""
         cells, lowest = self.cells, self.lowest_above(level)
         tables = {canonical(cells, replace(h.margin, level=cells.tree.levels[-1])) for h in self.headers}
         shares = [0.0]
@@ -196,7 +196,7 @@ class CutHistogram(MeasuredRow):
         return max(shares)
 
     def _precision(self, table: Margin, level: int, lowest: int) -> float:
-        """Return the precision of an average place's counts, from measurements at the place and below it."""
+        """Return the precision of an average place's counts, from measurements at and below this place."""
         tree, known = self.cells.tree, 0.0
         for at in range(lowest, level - 1, -1):
             name = tree.levels[at]
@@ -208,7 +208,7 @@ class CutHistogram(MeasuredRow):
         return known
 
     def above(self, seed: np.random.SeedSequence) -> PartOfHistogram:
-        """Return the tree above the parts, which ends at the level below their roots."""
+        """Return the tree above the parts, which extends one level below the parts' roots."""
         lowest = self.lowest_above(self.level)
         kept = self.cells.tree.levels[: lowest + 1]
         some = _down_to(self.constraints, lowest)
@@ -217,7 +217,7 @@ class CutHistogram(MeasuredRow):
         return PartOfHistogram(some, headers, values, self.given, seed)
 
     def part(self, place: int, seed: np.random.SeedSequence) -> PartOfHistogram:
-        """Return the part with one place of the cut level as its root, and all places below."""
+        """Return the part whose root is one place of the cut level, with all places below this place."""
         some, headers, values, _ = parts_within(
             self.constraints, self.headers, self.values, self.level, place
         )
@@ -225,17 +225,17 @@ class CutHistogram(MeasuredRow):
 
     @cached_property
     def margins(self) -> list[Margin]:
-        """Return the margins whose tables are reported."""
+        """Return the margins whose posterior tables are reported."""
         return reported_margins(self.cells, [h.margin for h in self.headers])
 
     @cached_property
     def runs(self) -> list[tuple[int, int]]:
-        """Return, for every task, the first place and the place after the last; small places share a task."""
+        """Return every task's first root place and the place after its last; small places share a task."""
         return runs_of(self.cells.tree.leaf_ptr(self.level)[:-1] * self.columns, TOGETHER)
 
 
 def _down_to(constraints: Constraints, level: int) -> Constraints:
-    """Return the constraints for the levels down to the given one."""
+    """Return the constraints on the levels from the root down to the given one."""
     cells = constraints.cells
     kept = cells.tree.levels[: level + 1]
     return replace(

@@ -1,4 +1,4 @@
-"""Parallel Markov chains on histograms of a hierarchy, with their convergence diagnostics.
+"""Parallel Markov chains on the histograms of a hierarchy, with their convergence diagnostics.
 
 One file: what chains draw, what they save to go on from, and what judges them are the same arrays.
 """
@@ -56,7 +56,7 @@ RATE_AT_FIRST = 0.1
 
 
 class _Part(NamedTuple):
-    """A chain's part in a run: its name in checkpoints (empty if none), first draw, thinning and number of draws."""
+    """The share of one chain in a run: its name in checkpoints, first draw, thinning and draws."""
 
     run: str
     first: int
@@ -116,7 +116,7 @@ class HistogramWalk:
         given: Sequence[float] = (),
         deadline: Deadline | None = None,
     ) -> HistogramWalk:
-        """Start chains at different tables: the first at the default release, the others at releases of noisier values.
+        """Start chains at different tables: a default release, and releases of values with more noise.
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class HistogramWalk:
         return out
 
     def _come_far(self, made: NDArray[np.int64], least: int) -> tuple[list[int], int]:
-        """Keep only the chains with the most draws, at least `least` each; return them and the length to which they are cut."""
+        """Keep the chains with the most draws, and return their numbers and the draws common to all."""
         most = np.sort(made)[::-1]
         many = 2 + int(np.argmax(most[1:] * np.arange(2, len(made) + 1)))
         if (kept := int(most[many - 1])) < least:
@@ -207,7 +207,7 @@ class HistogramWalk:
         self.stopped = True
 
     def _type(self) -> Any:
-        """Return the smallest integer type that holds counts up to the largest total of a place."""
+        """Return the smallest integer type that holds the largest total of a place."""
         last = self.problem.places.level_ptr[-2]
         largest = max(int(state.total[last:].max(initial=0)) for state in self.states)
         return (
@@ -217,7 +217,7 @@ class HistogramWalk:
         )
 
     def begun(self, chains: int, kept: int) -> int | None:
-        """Return the number of sweeps between draws of the checkpointed run; None if no run has this length."""
+        """Return the sweeps between draws of the checkpointed run, or None if that run has another length."""
         last = self.keep.run.split("x") if self.keep else []
         return int(last[2]) if last[:2] == [str(chains), str(kept)] else None
 
@@ -243,7 +243,7 @@ class HistogramWalk:
         return at
 
     def _save(self, run: str, chain: int, done: int, draws: NDArray) -> None:
-        """Save the state of a chain, and its draws since the last checkpoint."""
+        """Save a chain's state, and its draws since the last checkpoint."""
         assert self.keep is not None
         learnt = self.concentrations[chain, done - len(draws) : done]
         counted = np.array([self.left_out[chain], self.taken])
@@ -295,7 +295,7 @@ class HistogramWalk:
         sweeps: tuple[int, int, int],
         *kept: NDArray,
     ) -> bool:
-        """Run sweeps of one chain; return False if it was stopped between two parts.
+        """Run sweeps of one chain, and return False if the chain was stopped before their end.
 
         `prior`, `sweeps` and `kept` have the form that `histogram_sweeps` takes.
         """
@@ -310,7 +310,7 @@ class HistogramWalk:
         return True
 
     def _parts(self, taken: int) -> list[tuple[int, int, bool]]:
-        """Return, for each call of the next stage, the range of directions, and True if the rest of the sweep follows."""
+        """Return the ranges of directions in a stage's kernel calls, and whether a sweep ends there."""
         many, stage = -(-self.steps // (self.stages * STEPS_AT_ONCE)), taken % self.stages
         first, last = (self.directions * k // self.stages for k in (stage, stage + 1))
         if many == 1:
@@ -320,7 +320,7 @@ class HistogramWalk:
         return [*((a, b, False) for a, b in pairwise(ends)), *rest]
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:
-        """Return the diagnostics of a run: R-hat and effective sample sizes of the counts of each table.
+        """Return a run's convergence diagnostics: R-hat and effective sample sizes of each table's counts.
 
         Parameters
         ----------
@@ -354,17 +354,17 @@ class HistogramWalk:
 
     @property
     def directions(self) -> int:
-        """Return the number of directions of a sweep."""
+        """Return the number of directions along which a sweep moves every table."""
         return len(self.moves.singles) + int(self.moves.turns.sum())
 
     @property
     def steps(self) -> int:
-        """Return the number of steps of a sweep at lowest places, to which the time of the sweep is proportional."""
+        """Return the number of steps at lowest places in a sweep, to which its time is proportional."""
         return self.directions * self.problem.cells.shape[0]
 
     @property
     def rounded(self) -> str:
-        """Return the reason for refusing draws if rounding made too many steps impossible, else an empty text."""
+        """Return why draws are refused if rounding prevented too many steps, else an empty text."""
         left = sum(self.left_out)
         tried = self.directions * self.taken * len(self.states) // self.stages
         if left <= MAX_ROUNDED_SHARE * tried:
@@ -373,19 +373,19 @@ class HistogramWalk:
 
     @property
     def margins(self) -> list[Margin]:
-        """Return the margins whose tables are reported."""
+        """Return the margins whose posterior tables are reported."""
         return reported_margins(self.problem.cells, [h.margin for h in self.problem.headers])
 
 
 def run_name(out: NDArray, thin: int) -> str:
-    """Return the name of a run in checkpoints, made of its chains, draws, and sweeps between draws."""
+    """Return the name of a run in checkpoints, from its numbers of chains, draws and sweeps between draws."""
     return f"{out.shape[0]}x{out.shape[1]}x{thin}"
 
 
 def _start(
     problem: ColumnProblem, rng: np.random.Generator, away: float, deadline: Deadline
 ) -> NDArray[np.int64]:
-    """Return the default release, or a whole-number table near least squares if that release finds none."""
+    """Return a starting table: the default release, or else whole numbers near the least-squares counts."""
     try:
         return problem.start(rng, away)
     except ConvergenceError:  # seldom: what the general chains need is not imported before
@@ -401,7 +401,7 @@ def _start(
 
 
 def reported_margins(cells: Cells, measured: list[Margin]) -> list[Margin]:
-    """Return the margins of every level's totals, of measured tables, and of the finest cells."""
+    """Return the margins to report: totals of every level, measured tables, and finest cells."""
     totals = [Margin(level) for level in cells.tree.levels]
     found = dict.fromkeys(canonical(cells, m) for m in [*totals, *measured, cells.finest])
     return sorted(found, key=lambda m: (cells.tree.level(m.level), cells.size(m)))
@@ -410,7 +410,7 @@ def reported_margins(cells: Cells, measured: list[Margin]) -> list[Margin]:
 def sizes_of(
     cells: Cells, run: NDArray, level: str, margins: Iterable[Margin], most: int, rng: np.random.Generator
 ) -> Iterator[tuple[Margin, NDArray, NDArray, NDArray]]:
-    """Yield, for the tables of a level, the margin, its groups, R-hat and effective sample sizes."""
+    """Yield each table of a level, with its groups and their R-hat and effective sample sizes."""
     last = level == cells.tree.levels[-1]
     tables = run.reshape(*run.shape[:2], cells.shape[0], -1) if last else _place_tables(cells, run, level)
     if (
@@ -430,7 +430,7 @@ def sizes_of(
 
 
 def _place_tables(cells: Cells, run: NDArray, level: str) -> NDArray:
-    """Return the tables of one level's places, `(chains, draws, places, cells)`."""
+    """Return draws of the tables of one level's places, `(chains, draws, places, cells)`."""
     finest = Margin(level, cells.finest.attributes)
     step = max(
         1, MAX_DRAWS_DIAGNOSED_AT_ONCE // (run.shape[0] * cells.n)

@@ -1,4 +1,4 @@
-"""Counts at single places under linear inequalities: exact draws by tilted rejection, or else Markov chains.
+"""Inference of counts at single places under linear inequalities, by tilted rejection or Markov chains.
 
 One file: the problem as arrays, and the draws and chains that solve it.
 """
@@ -49,7 +49,7 @@ START_SCALES, START_SHARE = 5.0, 0.9
 
 @dataclass(frozen=True, eq=False)
 class InequalityProblems:
-    """The inference problems of all `p` places, each with `n` cells and the same `m` rows of inequalities."""
+    """The inference problems of `p` places, each with `n` cells and the same `m` linear inequalities."""
 
     constraints: Constraints
     headers: tuple[Measured, ...]
@@ -72,7 +72,7 @@ class InequalityProblems:
         return tree.label(tree.levels[-1], place)
 
     def lay(self, values: NDArray) -> tuple[Reals, Reals, Reals]:
-        """Return values and bounds by place `(p, n)` from measured values `(q,)`; invariants fix both bounds of a cell."""
+        """Return values and bounds of every place `(p, n)`, from measured values `(q,)`."""
         cells = self.constraints.cells
         z = np.empty(cells.n)
         low, high = self.low.ravel().copy(), self.high.ravel().copy()
@@ -85,7 +85,7 @@ class InequalityProblems:
         return z.reshape(shape), low.reshape(shape), high.reshape(shape)
 
     def join(self, counts: NDArray) -> NDArray:
-        """Return counts `(p, draws, n)` as `(draws, cells)`."""
+        """Return counts `(p, draws, n)` of all places, reordered as `(draws, cells)`."""
         joined = np.moveaxis(counts, 0, 1).reshape(counts.shape[1], -1)
         return joined.astype(np.int64) if self.discrete else joined
 
@@ -105,7 +105,7 @@ class InequalityProblems:
         return np.array(points)[same.ravel()]
 
     def _conflict(self, conflict: Sequence[int]) -> str:
-        """Return words for contradictory rows and bounds, given the numbers of these."""
+        """Return text that names contradictory rules and bounds, given their numbers."""
         cells, n = self.constraints.cells, len(self.kind)
         kinds = [a.values for a in cells.attributes]
         labels = [
@@ -157,7 +157,7 @@ def collect(constraints: Constraints, headers: Sequence[Measured]) -> Inequality
 
 
 def kind_and_scale(law: Law) -> tuple[int, float] | None:
-    """Return the law's (kind, scale) code for the tilted sampler, or None if the sampler does not support it."""
+    """Return the law's (kind, scale) code for the tilted sampler, or None if it is unsupported."""
     form = law.form
     if form is None or law.joint or not law.additive or form.reach < np.inf:
         return None
@@ -287,7 +287,7 @@ class LinearInequalities(InferenceMethod):
         return self._by_chain(state, (z, low, high), points, counts, left, rng, stats, deadline)
 
     def _by_chain(self, state, problems, points, counts, left, rng, stats, deadline: Deadline) -> Drawn:
-        """Replace the draws of the places in `left` by those of Markov chains.
+        """Replace the draws of the places in `left` by draws of Markov chains.
 
         Raises
         ------
@@ -328,7 +328,7 @@ class LinearInequalities(InferenceMethod):
     def _until_they_agree(
         self, state, problem, point, place, length, rng, deadline: Deadline
     ) -> tuple[NDArray, float, float]:
-        """Return draws of one place from chains with distant starts, thinned further until the chains agree or reach a limit."""
+        """Return draws of one place by Markov chains, thinned until the chains agree or reach a limit."""
         z, low, high = problem
         moves = directions(state.rows, low < high)
         arguments = (state.kind, z, state.scale[place], low, high)
@@ -352,7 +352,7 @@ class LinearInequalities(InferenceMethod):
 
 
 def _distant_starts(state, problem, scale, point, chains: int, rng: np.random.Generator) -> list[Reals]:
-    """Return feasible points that lie far apart within the noise, as starts of chains."""
+    """Return starting points for Markov chains, feasible and far apart relative to the noise."""
     z, low, high = problem
     low = np.maximum(low, np.minimum(z - START_SCALES * scale, point - 1))
     high = np.minimum(high, np.maximum(z + START_SCALES * scale, point + 1))

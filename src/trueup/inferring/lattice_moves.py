@@ -1,4 +1,4 @@
-"""Draws of counts under any constraints, by moves that keep all exact sums, or by listing all tables."""
+"""Inference of counts under any constraints, by moves that keep all exact sums or by listing all tables."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class LatticeMoves(InferenceMethod):
         return _with_exact(self._run(chains, draws, progress), exact, rng)
 
     def _run(self, walk: Walk, draws: int, progress: Progress) -> Drawn:
-        """Return draws of chains; the run is lengthened, with moves adapted again, until it passes its diagnostics."""
+        """Return draws of Markov chains from a run that is lengthened until it passes its diagnostics."""
         kept = -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains)
         engine, deadline = _Chains(walk, kept, self.sweeps // kept, progress), walk.limit.deadline
         try:
@@ -161,7 +161,7 @@ class LatticeMoves(InferenceMethod):
 
 @dataclass(eq=False)
 class _Chains(OfWalk):
-    """The chain engine for the driver; a run that is too short is repeated with adapted moves."""
+    """Markov chains with adapted moves, in the form in which runs are made and lengthened."""
 
     walk: Walk
     kept: int
@@ -176,7 +176,7 @@ class _Chains(OfWalk):
         return len(self.walk.points)
 
     def first(self, tell: Progress) -> NDArray:
-        """Adapt the moves in short runs, and return the draws of the first run."""
+        """Adapt the moves of the chains in short runs, and return the draws of the first full run."""
         walk = self.walk
         walk.warm_up()
         more = walk.seconds * self.kept * min(PREDICTED_THINNING_SWEEPS, self.longest)
@@ -185,12 +185,12 @@ class _Chains(OfWalk):
         return walk.run(self.kept, 1, tell)
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Return diagnostics of single counts and of the monitored sums."""
+        """Return the convergence diagnostics of single counts and of the monitored sums."""
         found, self.lacks = self.walk.diagnosed(run, self.thin)
         return found
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """Return a longer run: with relaxed copies if chains are stuck, else with more sweeps between draws."""
+        """Return a longer run, with relaxed copies of stuck chains or more sweeps between draws."""
         walk, thin = self.walk, self.thin
         if thin > 1 and found["largest_r_hat"] > STUCK and walk.relax():
             text, thin = "published sums leave moves little room; relaxed copies run beside them", 1
@@ -212,7 +212,7 @@ class _Chains(OfWalk):
 def _together(
     state: LinearProblem, fixed: NDArray[np.int64], parts: Sequence[Weighed], values: NDArray
 ) -> Weighed:
-    """Return all tables of all components as those of one component, weighted also by laws that span several cells."""
+    """Return all tables of all components together, with weights by laws that span components."""
     at = np.indices([len(part.tables) for part in parts]).reshape(len(parts), -1)
     own = np.concatenate([part.cells for part in parts])
     tables = np.hstack([part.tables[i] for part, i in zip(parts, at)])
@@ -230,7 +230,7 @@ def _together(
 def _all_exact(
     fixed: NDArray[np.int64], parts: Sequence[Weighed | SpreadSum], draws: int, rng: np.random.Generator
 ) -> Drawn:
-    """Return independent draws of the whole table from exactly solved components."""
+    """Return independent draws of the whole table, all of whose components are solved exactly."""
     counts = np.tile(fixed, (draws, 1))
     for part in parts:
         counts[:, part.cells] = part.draw(draws, rng)
@@ -239,7 +239,7 @@ def _all_exact(
 
 
 def _with_exact(found: Drawn, listed: Sequence[Weighed | SpreadSum], rng: np.random.Generator) -> Drawn:
-    """Return draws in which the counts of exactly solved components are replaced by independent draws."""
+    """Return draws in which independent draws replace the counts of exactly solved components."""
     chains, draws, _ = found.draws.shape
     for one in listed:
         found.draws[:, :, one.cells] = one.draw(chains * draws, rng).reshape(chains, draws, -1)
@@ -248,6 +248,6 @@ def _with_exact(found: Drawn, listed: Sequence[Weighed | SpreadSum], rng: np.ran
 
 
 def _margins(state: LinearProblem) -> list[Margin]:
-    """Return the margins that are measured in full, followed by that of the finest cells."""
+    """Return the margins that are measured without a condition, followed by the finest cells."""
     measured = (canonical(state.cells, h.margin) for h in state.headers if not h.margin.where)
     return list(dict.fromkeys([*measured, state.cells.finest]))

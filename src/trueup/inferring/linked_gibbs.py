@@ -47,7 +47,7 @@ LONGER = "allow more minutes, or infer a place of its own (`--within`)"
 
 @dataclass(frozen=True)
 class LinkedGibbs(InferenceMethod):
-    """The posterior of persons and households, or of counts under rules `k households <= persons <= K households`.
+    """The posterior of persons and households, or of two counts whose ratio has public limits.
 
     The prior: a flat total of households; the number of each place is split among its parts by a Dirichlet-multinomial law
     with a concentration for each level, in equal shares or those of public numbers;
@@ -86,7 +86,7 @@ class LinkedGibbs(InferenceMethod):
         return wrong or refuses_linked(constraints, headers)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Return constraints and headers unchanged."""
+        """Return constraints and headers unchanged, because the chains prepare them with the values."""
         return constraints, tuple(headers)
 
     def apply(
@@ -98,7 +98,7 @@ class LinkedGibbs(InferenceMethod):
         progress: Progress,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Return draws of chains that are lengthened until they agree; draws of shorter runs become burn-in.
+        """Return draws of Markov chains that are run until they agree.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class LinkedGibbs(InferenceMethod):
 
 @dataclass(eq=False)
 class _Chains(OfWalk):
-    """The chain engine of linked tables, for the driver.
+    """The Markov chains of linked tables, in the form in which runs are made and lengthened.
 
     A run that is nearly long enough goes on; else places that move slowly get more steps, and where that does not help draws lie
     further apart.
@@ -153,7 +153,7 @@ class _Chains(OfWalk):
         return len(self.walk.states)
 
     def first(self, tell: Progress) -> NDArray:
-        """Measure the time of a sweep, run the burn-in, and make the first draws."""
+        """Measure the time of a sweep, run the burn-in, and return the first draws."""
         announce(self.progress, "measuring the time of a sweep")
         self.walk.begin()
         self._refuse()
@@ -163,7 +163,7 @@ class _Chains(OfWalk):
         return self.walk.run(self.kept, self.thin, tell)
 
     def _refuse(self) -> None:
-        """Announce the predicted cost, and refuse a run that takes too long."""
+        """Announce the predicted cost of the chains, and refuse a run that takes too long."""
         text, seconds, memory = self.walk.forecast(self.kept, self.thin)
         refuse_forecast(
             text, seconds, memory, self.limit.deadline, ask_for_less(self.walk.problem.cells.tree)
@@ -171,7 +171,7 @@ class _Chains(OfWalk):
         announce(self.progress, f"{text}; {self.limit.deadline.in_all(seconds)}")
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Return diagnostics of counts and ratios."""
+        """Return the convergence diagnostics of all counts, and of persons per household."""
         return self.walk.diagnosed(run)
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer:

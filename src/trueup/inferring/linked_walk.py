@@ -1,4 +1,4 @@
-"""Markov chains on linked tables: their moves, monitored quantities, and extra steps at slow places.
+"""Markov chains on linked tables: their moves, their diagnostics, and more steps at slow places.
 
 One file: all of it reads and writes the one state of a chain.
 """
@@ -112,7 +112,7 @@ class LinkedWalk:
     def of(
         cls, problem: LinkedProblem, rngs: list[np.random.Generator], given: Sequence[float] = ()
     ) -> LinkedWalk:
-        """Start chains at different tables: the first near the values, the others near noisier ones."""
+        """Start chains at different tables: the first near the measured values, others near noisier ones."""
         a, kappa = given or (HYPERPRIOR.a, POOLED.kappa)
         starts = [problem.start(rng, START_NOISE_DEVIATIONS * (chain > 0)) for chain, rng in enumerate(rngs)]
         many = int(np.clip(len(problem.links.changes) // MOVES_A_STEP, *SINGLE_STEP_RANGE)) // (
@@ -128,7 +128,7 @@ class LinkedWalk:
         return cls(problem, rngs, states, laws, not given, steps, width, draws, small)
 
     def begin(self) -> None:
-        """Run the first sweeps, to measure their time and to find the places whose tables can be drawn whole."""
+        """Run first sweeps to measure their time, and to find the places whose tables can be drawn whole."""
         if self.problem.whole:
             self._narrow()
         else:
@@ -136,7 +136,7 @@ class LinkedWalk:
             self.run(SEEING, 1)
 
     def forecast(self, kept: int, thin: int) -> tuple[str, float, float]:
-        """Predict the cost of the shortest run, as text, seconds and bytes."""
+        """Return the predicted cost of the shortest run as text, with seconds and bytes."""
         chains, sweeps = len(self.states), BURN_IN_SWEEPS + PILOT + kept * thin
         seconds = (sweeps - self.sweeps) * self.seconds
         memory = self.problem.cells.n * chains * (BYTES_PER_CHAIN_CELL + 4.0 * kept) + 150e6
@@ -144,7 +144,7 @@ class LinkedWalk:
         return text, seconds, memory
 
     def warm_up(self) -> None:
-        """Run the remaining burn-in, and a pilot run that shows at which places the chains mix slowly."""
+        """Run the rest of the burn-in, and a pilot run to find the places at which chains mix slowly."""
         self.run(BURN_IN_SWEEPS - self.sweeps, 1)
         if self.problem.whole or self.problem.exchanged:
             pilot = self.run(PILOT, 1)
@@ -152,7 +152,7 @@ class LinkedWalk:
             self.seconds *= self._prolong(SLOW_SHARE * len(self.states) * PILOT, 1.0)
 
     def _narrow(self) -> None:
-        """Draw a few columns at a time at places where draws of whole tables are often rejected."""
+        """Reduce the columns drawn together at places where draws of whole tables are often rejected."""
         n, steps = self.width.copy(), self.steps
         self.steps = np.zeros_like(steps)
         for _ in range(ROUNDS):
@@ -244,14 +244,14 @@ class LinkedWalk:
             done[chain] = thin * (i + 1)
 
     def _prior(self, rng: np.random.Generator, state: LinkedState) -> None:
-        """Draw the prior's compositions and concentrations given the tables, pool by pool."""
+        """Draw the prior's compositions and concentrations, given the tables."""
         for g, columns in enumerate(self.problem.links.pools):
             kappa = HYPERPRIOR if g == 0 else POOLED
             hyper = np.array([HYPERPRIOR.a, HYPERPRIOR.a_spread, kappa.kappa, kappa.kappa_spread])
             draw_linked_prior(rng, self.problem.places, state, columns, g, hyper, self.learn)
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Return the diagnostics of a run: R-hat and effective sample sizes of all counts and ratios."""
+        """Return a run's R-hat and effective sample sizes of all counts and all persons per household."""
         watched = [(level, *diagnosed_in_pieces(values)) for level, values in self._watched(run)]
         verdict = Verdict(
             r_hat_by_chance(sum(len(ess) for *_, ess in watched), AIMED_EFFECTIVE_SIZE, 2 * len(run))
@@ -281,17 +281,17 @@ class LinkedWalk:
         }
 
     def prolonged(self) -> float:
-        """Give more steps to places that mix slowly and fewer to others; return the ratio of the new to the old total."""
+        """Give more steps to places that mix slowly, and return the factor by which the total grows."""
         return self._prolong(1.5 * AIMED_EFFECTIVE_SIZE, 0.5)
 
     def shortened(self) -> float:
-        """Undo the last increase of steps, which did not help; return the ratio of the new to the old total."""
+        """Undo the last increase of steps, and return the factor by which the total changes."""
         now = self.steps.sum() + self.draws.sum()
         self.steps, self.draws = self.fewer
         return float((self.steps.sum() + self.draws.sum()) / now)
 
     def _prolong(self, size: float, least: float) -> float:
-        """Multiply the steps of each place to reach an effective size of `size`; return the ratio of the new to the old total."""
+        """Set the steps of every place for an effective sample size of `size`; return the total's growth."""
         self.fewer = self.steps, self.draws
         before = self.steps.sum() + self.draws.sum()
         times = np.clip(size / self.slowest, least, 8.0)
@@ -300,7 +300,7 @@ class LinkedWalk:
         return float((self.steps.sum() + self.draws.sum()) / before)
 
     def _watched(self, run: NDArray) -> Iterator[tuple[str, NDArray]]:
-        """Yield the counts of each level and, for each link, the persons per household."""
+        """Yield the monitored draws: the counts of each level, and the persons per household."""
         cells = self.problem.cells
         for level in cells.tree.levels:
             values = cells.sum(run, Margin(level, cells.finest.attributes))
@@ -312,7 +312,7 @@ class LinkedWalk:
 
     @property
     def margins(self) -> list[Margin]:
-        """Return the margins whose tables are reported: every level's counts, and the totals of both tables."""
+        """Return the margins whose tables are reported: counts of every level, and totals of both tables."""
         cells = self.problem.cells
         found = [Margin(level, cells.finest.attributes) for level in cells.tree.levels]
         if self.problem.constraints.joined is not None:

@@ -80,16 +80,16 @@ class InferenceMethod(ABC):
         settle_priors(self, self.priors)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return the reason why the method cannot handle this problem despite its structure, or None if it can."""
+        """Return why the method cannot handle this problem despite its structure, or None if it can."""
         return None
 
     def refuses_release(self, method: Mapping[str, Any]) -> str | None:
-        """Return the reason why the method cannot handle counts released by this reconciliation, or None if it can."""
+        """Return why the method cannot handle counts released by this reconciliation, or None if it can."""
         return None
 
     @classmethod
     def defaults(cls, cells: Cells, headers: Sequence[Measured]) -> dict[str, Any]:
-        """Return parameters that replace the method's defaults for given measurements.
+        """Return parameters that replace the method's own defaults for the given measurements.
 
         Perturbed tables have a prior that is estimated from them, where enough of their finest counts are published, else a
         flat one. Where noisy values below a threshold are not shown, parts are taken to be of one kind: small values are what
@@ -118,7 +118,7 @@ class InferenceMethod(ABC):
 
     @abstractmethod
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Prepare the problem from constraints and laws, before any value is seen."""
+        """Return all that the method computes from constraints and laws, before any value is known."""
 
     @abstractmethod
     def apply(
@@ -130,7 +130,7 @@ class InferenceMethod(ABC):
         progress: Progress,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Draw the true counts given values `(q,)`, within the deadline.
+        """Draw the true counts given measured values `(q,)`, within the deadline.
 
         Raises
         ------
@@ -142,7 +142,7 @@ class InferenceMethod(ABC):
 
 
 def law_of_hidden(header: Measured) -> Law | None:
-    """Return the law of the published values for which a code stands; None for measurements without codes."""
+    """Return the law of the numbers that a code replaces, or None if the measurement has no codes."""
     if header.law.additive:
         return None
     from trueup.noise.perturbed.hidden_values import HiddenValues
@@ -152,7 +152,7 @@ def law_of_hidden(header: Measured) -> Law | None:
 
 
 def _conceals_noisy(header: Measured) -> bool:
-    """Return True if a code stands for noisy values."""
+    """Return True if a published code replaces values that are noisy."""
     hidden = law_of_hidden(header)
     return hidden is not None and hidden.additive and not hidden.exact
 
@@ -160,12 +160,12 @@ def _conceals_noisy(header: Measured) -> bool:
 def inference_misfit(
     method: InferenceMethod, constraints: Constraints, measured: Measurements | Problem
 ) -> str | None:
-    """Return the reason why a method does not fit, or None."""
+    """Return why an inference method does not fit the constraints and measurements, or None if it fits."""
     return structural_misfit(method, constraints.structure()) or method.refuses(constraints, measured.headers)
 
 
 def values_of_a_class(cells: Cells, headers: Sequence[Measured]) -> float:
-    """Return the mean number of published values per class of finest cells (combination of attributes)."""
+    """Return the mean number of published finest values for each combination of attribute values."""
     each = cells.n // cells.shape[0]
     finest = (
         h for h in headers if canonical(cells, h.margin) == cells.finest and np.isfinite(h.law.variance)
@@ -175,11 +175,11 @@ def values_of_a_class(cells: Cells, headers: Sequence[Measured]) -> float:
 
 
 def silent(done: int, of: int) -> None:
-    """Ignore a progress report."""
+    """Ignore a report of progress."""
 
 
 def announce(progress: Progress, stage: str) -> None:
-    """Report the name of the stage that begins, if the progress listener accepts one."""
+    """Report the name of a stage that begins, if the progress function accepts one."""
     if (tell := getattr(progress, "stage", None)) is not None:
         tell(stage)
 
@@ -191,7 +191,7 @@ def in_blocks(
     progress: Progress,
     deadline: Deadline | None = None,
 ) -> tuple[NDArray, bool]:
-    """Return draws `(..., draws, n)` made in blocks; after an interruption or a deadline, only the finished blocks.
+    """Return draws `(..., draws, n)` made block by block, without unfinished blocks after an interruption.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Integration over uncertain hyperparameters, by importance sampling from a t distribution about their mode.
+"""Integration of the posterior over uncertain hyperparameters of the prior, by importance sampling.
 
 One file: points, their weights, and what makes these doubtful.
 Points are spread evenly; Pareto's k of their weights (Vehtari et al. 2024) stands in the record.
@@ -44,14 +44,14 @@ SOLUTIONS_DRAWN_IN = 8
 
 
 def count_points(nodes: int) -> int:
-    """Return the number of integration points, given the number of nodes solved at each."""
+    """Return the number of integration points for a tree, given the number of nodes solved at each."""
     return POINTS if nodes <= POINTS_AT_ONCE else FEW_POINTS
 
 
 def points(
     estimate: Estimate, free: NDArray[np.bool_], count: int, rng: np.random.Generator, left: float = 1.0
 ) -> tuple[Reals, Reals]:
-    """Draw hyperparameters `(count, k)` evenly spread about the mode; those outside `free` stay at the mode.
+    """Draw hyperparameters `(count, k)` evenly spread about the mode, at the mode outside `free`.
 
     Given the others, the last reaches `left` times as far below its mode as above.
 
@@ -83,7 +83,7 @@ def points(
 
 
 def _even(count: int, dimensions: int, rng: np.random.Generator) -> Reals:
-    """Return points `(count, dimensions)` evenly spread over the unit cube, each of which is uniform."""
+    """Return random points `(count, dimensions)` that are evenly spread over the unit cube."""
     ratio = 2.0
     for _ in range(60):  # the root above 1 of x^(d + 1) = x + 1
         ratio = (1 + ratio) ** (1 / (dimensions + 1))
@@ -93,7 +93,7 @@ def _even(count: int, dimensions: int, rng: np.random.Generator) -> Reals:
 
 
 def uncertain(splits: Splits, estimate: Estimate, most: int) -> tuple[int, NDArray[np.bool_]]:
-    """Return the uncertain hyperparameters, and the last level whose splits depend on them.
+    """Return the last level that depends on uncertain hyperparameters, and a mask of these.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def uncertain(splits: Splits, estimate: Estimate, most: int) -> tuple[int, NDArr
 
 @dataclass(frozen=True, eq=False)
 class PriorMixture:
-    """Solutions of a tree at several hyperparameters, whose mixture is the posterior.
+    """Solutions of a tree at several points of the prior's hyperparameters, mixed into one posterior.
 
     Attributes
     ----------
@@ -122,11 +122,11 @@ class PriorMixture:
 
     @property
     def unsolved(self) -> int:
-        """Return the number of points at which the tree could not be solved."""
+        """Return the number of integration points at which the tree could not be solved."""
         return int(np.isneginf(self.log_weights).sum())
 
     def record(self, splits: Splits, estimate: Estimate, free: NDArray[np.bool_]) -> dict:
-        """Return the entry on the prior's hyperparameters for the posterior's record."""
+        """Return the record's entry on the hyperparameters of the prior."""
         weights = normalised(self.log_weights)
         integrated = free & (len(weights) > 1)
         k = pareto_k(self.log_weights)
@@ -174,7 +174,7 @@ class PriorMixture:
 
 
 def _names_held_at_mode(splits: Splits, uncertain: NDArray[np.bool_]) -> list[str]:
-    """Return the names of the uncertain parameters that are kept at the mode."""
+    """Return the names of the uncertain hyperparameters that are fixed at the mode."""
     names = ", ".join(_parameter_names(splits, uncertain))
     return [f"Taken as known at their mode, though uncertain: {names}."] if names else []
 
@@ -185,7 +185,7 @@ def _parameter_names(splits: Splits, which: NDArray[np.bool_]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """A tree, or its top, that is solved at several points of its hyperparameters.
+    """A tree, or its upper levels, that is solved at several points of the prior's hyperparameters.
 
     Attributes
     ----------
@@ -207,7 +207,7 @@ class Spread:
     deeper: Callable[[Reals], Solved] | None
 
     def at(self, theta: Reals) -> Solved | None:
-        """Solve at the given hyperparameters; return None if the posterior cannot be computed there.
+        """Return the solution at given hyperparameters, or None if the posterior cannot be computed there.
 
         Where only upper levels vary, with the tilts of the mode, unless these turn out not to suit.
         """
@@ -230,7 +230,7 @@ class Spread:
         return -np.inf if solved is None else solved.evidence + self.splits.log_hyperprior(theta)[0]
 
     def _left(self, estimate: Estimate, free: NDArray[np.bool_]) -> float:
-        """Return the factor by which the small parts' parameter spreads further below the mode than the curvature there implies.
+        """Return how much further below the mode the small parts' parameter spreads than above it.
 
         It is computed from the log density at `SMALLER`, as if that were normal on this side.
         """
@@ -250,7 +250,7 @@ class Spread:
         progress: Progress,
         deadline: Deadline,
     ) -> PriorMixture:
-        """Return solutions at points about the mode, weighted by the posterior density over the proposal density."""
+        """Return weighted solutions of the tree at points of the hyperparameters about the mode."""
         if not free.any():
             return PriorMixture([(1.0, self.solved, draws)], np.zeros(1))
         count = count_points(self.first)
@@ -278,13 +278,13 @@ class Spread:
 
 
 def normalised(log_weights: Reals) -> Reals:
-    """Return weights that sum to 1 from their logs."""
+    """Return weights that sum to 1, given their logs."""
     weights = np.exp(log_weights - log_weights.max())
     return weights / weights.sum()
 
 
 def pareto_k(log_weights: Reals) -> float:
-    """Return the shape of the upper tail of importance weights; unreliable above .7, NaN for too few.
+    """Return the tail shape of importance weights, which are unreliable above .7. NaN for too few.
 
     Zhang and Stephens' (2009) estimate with the prior of Vehtari et al. (2024), as in their appendix.
 

@@ -89,7 +89,7 @@ def infer_areas(
     by: Sequence[str] = (),
     level: float | str | None = None,
 ) -> dict[str, NDArray]:
-    """Return the counts of areas that are not in the hierarchy, with intervals.
+    """Return counts of areas that are not in the hierarchy, with posterior intervals.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def infer_areas(
 
 
 def labels_of_areas(cells: Cells, margin: Margin, table: AreaTable) -> dict[str, NDArray]:
-    """Return columns with the area and the attribute values of every row."""
+    """Return the area and attribute columns that label the rows of a table of areas."""
     kept = cells.kept(margin)
     grid = np.indices((len(table.names), *(r.size for r in kept))).reshape(1 + len(kept), -1)
     columns = {table.column: np.array(table.names)[grid[0]]}
@@ -172,7 +172,7 @@ Reals = NDArray[np.float64]
 
 
 def keep_zeros(posterior: Posterior) -> Reals:
-    """Return estimates `(n,)` of the finest cells that keep published zeros and the posterior means of totals.
+    """Return estimates `(n,)` of the finest counts, with published zeros and posterior mean totals kept.
 
     A total keeps its mean unless all below it is published as zero, or all that is not is known exactly.
 

@@ -1,4 +1,4 @@
-"""Problems restricted to one place and those below it, or recast with an attribute as places.
+"""Restriction of inference problems to one place, and recasting of an attribute's values as places.
 
 *Within a place* all measurements elsewhere or above it are left out. The posterior given some of the measurements is still a
 posterior: it contains less information than the whole one, and nothing wrong.
@@ -26,7 +26,7 @@ from trueup.model.tree import Tree
 
 
 def place_named(cells: Cells, text: str) -> tuple[int, int]:
-    """Return level and position of a place given as `level=key`.
+    """Return level and position of a place that is given as `level=key`.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def place_named(cells: Cells, text: str) -> tuple[int, int]:
 
 
 def cells_within(cells: Cells, top: int, place: int, end: int | None = None) -> Cells:
-    """Return the cells of some places of level `top` and of all places below them."""
+    """Return the cells of some places of level `top`, and of all places below them."""
     tree = cells.tree
     return Cells(tree.branch(top, place, end or place + 1, len(tree.levels) - 1), cells.attributes)
 
@@ -61,7 +61,7 @@ def cells_within(cells: Cells, top: int, place: int, end: int | None = None) -> 
 def within(
     measured: Measurements, constraints: Constraints, place: str
 ) -> tuple[Measurements, Constraints, NDArray[np.int64]]:
-    """Restrict the problem to one place, given as `level=key`, and those below it; also return its finest cells."""
+    """Return the problem restricted to one place `level=key` and those below, with its finest cells."""
     cells = measured.cells
     at = place_named(cells, place)
     some, headers, values, leaves = parts_within(constraints, measured.headers, measured.values, *at)
@@ -93,7 +93,7 @@ def parts_within(
     place: int,
     end: int | None = None,
 ) -> tuple[Constraints, tuple[Measured, ...], tuple[NDArray, ...], NDArray[np.int64]]:
-    """Return the problem restricted to some places of level `top`: constraints, headers, values and lowest places."""
+    """Return constraints, headers and values restricted to some places, with the lowest places."""
     cells, tree = constraints.cells, constraints.cells.tree
     last, kept, end = len(tree.levels) - 1, tree.levels[top:], end or place + 1
     own = cells_within(cells, top, place, end)
@@ -122,7 +122,7 @@ def parts_within(
 
 
 def _margin_groups(cells: Cells, top: int, places: tuple[int, int], margin: Margin) -> NDArray[np.int64]:
-    """Return the group numbers of a margin that lie in consecutive places of level `top`."""
+    """Return the group numbers of a margin that lie in neighbouring places of level `top`."""
     level = cells.tree.level(margin.level)
     first, stop = cells.tree.starts(top, level)[[*places]]
     each = cells.size(margin) // cells.tree.sizes[level]
@@ -130,7 +130,7 @@ def _margin_groups(cells: Cells, top: int, places: tuple[int, int], margin: Marg
 
 
 def _cut(header: Measured, values: NDArray, rows: NDArray[np.int64]) -> tuple[Measured, NDArray]:
-    """Return a header and its values restricted to some groups."""
+    """Return a header and its values, restricted to some groups of its margin."""
     if header.groups is None:
         return header, values[rows]
     chosen = np.flatnonzero(np.isin(header.groups, rows))
@@ -139,7 +139,7 @@ def _cut(header: Measured, values: NDArray, rows: NDArray[np.int64]) -> tuple[Me
 
 @dataclass(frozen=True, eq=False)
 class AsPlaces:
-    """A single-place table in which the values of one attribute are treated as places.
+    """A single-place table recast so that the values of one attribute are places.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class AsPlaces:
 
     @classmethod
     def of(cls, constraints: Constraints, headers: Sequence[Measured]) -> AsPlaces | None:
-        """Treat the attribute with the most values as places, if no recode or condition names it; None if there is none.
+        """Return the table with the values of its largest free attribute as places, or None if there is none.
 
         None, too, if invariants cross: moves between tables that keep several margins are those of a lattice.
         """
@@ -198,18 +198,18 @@ class AsPlaces:
         )
 
     def margin(self, margin: Margin) -> Margin:
-        """Return a margin of the original table as a margin of the recast table."""
+        """Return the margin of the recast table that equals a margin of the original table."""
         level = self.name if self.name in margin.attributes else self.cells.tree.levels[0]
         return replace(margin, level=level, attributes=tuple(a for a in margin.attributes if a != self.name))
 
     def values(self, values: NDArray, headers: Sequence[Measured]) -> NDArray:
-        """Return measured values `(q,)` in the order of the places' margins."""
+        """Return measured values `(q,)`, reordered from the original to the recast table."""
         own = self.constraints.cells
         parts = zip(split(values, headers, self.cells), headers, strict=True)
         return np.concatenate([part[self._groups(own, h.margin)] for part, h in parts])
 
     def restored(self, drawn: Drawn) -> Drawn:
-        """Return draws of the recast table as draws of the original table."""
+        """Return draws of the recast table, reordered as draws of the original table."""
         draws = np.empty_like(drawn.draws)
         draws[..., self.order] = drawn.draws
         return replace(drawn, draws=draws, tables=tuple(self._restored(table) for table in drawn.tables))
@@ -219,7 +219,7 @@ class AsPlaces:
         return canonical(self.cells, Margin(self.cells.tree.levels[0], (*first, *table.attributes)))
 
     def _groups(self, own: Cells, margin: Margin) -> NDArray[np.int64]:
-        """Return, for each group of the places' margin, the group of the original margin."""
+        """Return the original margin's group that each group of the recast margin equals."""
         laid = self.margin(margin)
         found = np.empty(own.size(laid), np.int64)
         found[own.groups(own.finest, laid)] = self.cells.groups(self.cells.finest, margin)[self.order]

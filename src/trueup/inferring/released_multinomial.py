@@ -1,4 +1,4 @@
-"""The posterior of true counts when only counts released by a multinomial mode or draw are known.
+"""The posterior of true counts, given only counts released by a multinomial mode or draw.
 
 One file: the method, with what it says of each kind of release.
 """
@@ -54,7 +54,7 @@ MIN_DIAGNOSED_DRAWS = 1000
 
 @dataclass(frozen=True)
 class ReleasedMultinomial(InferenceMethod):
-    """The posterior of true counts when only the result of a multinomial method was published.
+    """The posterior of true counts when only a multinomial method's released counts were published.
 
     Behind a mode draws are exact and independent, for any number of parts, and two parts have
     exact marginals. Behind a draw they are chains, checked for convergence. A released total of
@@ -92,7 +92,7 @@ class ReleasedMultinomial(InferenceMethod):
     released: ClassVar[bool] = True
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return the reason why the measurements do not fit this method, or None if they do."""
+        """Return why the measurements do not fit this method, or None if they do."""
         if constraints.bounds or not constraints.nonnegative:
             return "it knows no bounds other than zero"
         if any(header.groups is not None for header in headers):
@@ -110,7 +110,7 @@ class ReleasedMultinomial(InferenceMethod):
         return why or ("the parts are invariants" if parts[0].exact else None)
 
     def _refuses_tree(self, constraints: Constraints, measured: Sequence[Margin]) -> str | None:
-        """Return the reason why a tree's measurements do not fit (each level must be measured once), or None if they fit."""
+        """Return why a tree's measurements do not fit this method, or None if they do."""
         margins = constraints.nested.margins
         for margin in margins:
             if (times := measured.count(margin)) != 1:
@@ -122,7 +122,7 @@ class ReleasedMultinomial(InferenceMethod):
         return None
 
     def refuses_release(self, method: Mapping[str, Any]) -> str | None:
-        """Return the reason why counts released by this method do not follow the model, or None if they do."""
+        """Return why counts released by a given method do not fit this one, or None if they do."""
         expected = {"mode": "multinomial-mode", "sample": "multinomial-sample"}[self.release]
         if method.get("method") != expected:
             return f"the counts were released by '{method.get('method')}', not by '{expected}'"
@@ -136,7 +136,7 @@ class ReleasedMultinomial(InferenceMethod):
         return f"they were released with a {informed[0]} of their own" if informed else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State | TreeProblem:
-        """Return the laws and cells of one sum, or the problem of a tree."""
+        """Return the laws and cells of a single sum, or the problem of a tree."""
         if constraints.structure() == "tree":
             return tree_problem(constraints, headers)
         finest = constraints.cells.finest
@@ -241,7 +241,7 @@ class ReleasedMultinomial(InferenceMethod):
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """The laws and the active cells (those that are not structural zeros) of one sum."""
+    """The laws of one sum, and its active cells: those that are not structural zeros."""
 
     constraints: Constraints
     law: Law
@@ -249,14 +249,14 @@ class _State:
     active: NDArray[np.int64]
 
     def spread(self, counts: NDArray) -> NDArray:
-        """Return counts `(..., n)` of all cells: those of the active cells, and 0 at structural zeros."""
+        """Return counts `(..., n)` of all cells, given those of the active cells."""
         out = np.zeros((*counts.shape[:-1], self.constraints.cells.n), np.int64)
         out[..., self.active] = counts
         return out
 
 
 def _priors(given: Prior, cells: int, active: NDArray[np.int64], total: int) -> tuple[CountPrior, CountPrior]:
-    """Return the priors of the active parts and of the total."""
+    """Return the priors of the active cells and of their total."""
     assert not isinstance(given, Hierarchical | Estimated)  # refused when the method was made
     if isinstance(given, Poisson):
         given.refuse_other_than(cells)
@@ -285,7 +285,7 @@ def _behind_zero(
     progress: Progress,
     deadline: Deadline,
 ) -> Drawn:
-    """Draw the true counts behind a released total of zero."""
+    """Draw the true counts, given that their total was released as zero."""
     posterior = ZeroPosterior.of(problem)
     draw = lambda k: state.spread(posterior.draw(k, rng))  # noqa: E731
     counts, whole = in_blocks(draw, draws, DRAWS_AT_ONCE, progress, deadline)
@@ -294,7 +294,7 @@ def _behind_zero(
 
 
 def _exact_marginals(problem: ReleasedSum, state: _State) -> dict[Margin, Marginals]:
-    """Return exact probabilities of the counts of two parts and their total."""
+    """Return exact probabilities of the counts of two parts, and of their total."""
     first, second, mass = two_parts(problem)
     parts = [mass.sum(axis=1), mass.sum(axis=0)]
     sums = np.arange(first.size)[:, None] + np.arange(second.size)[None, :]
@@ -309,7 +309,7 @@ def _exact_marginals(problem: ReleasedSum, state: _State) -> dict[Margin, Margin
 
 
 def own_decide(problem: TreeProblem) -> bool:
-    """Return True if the mode of every total that was estimated from two sources equals the total's own noisy count."""
+    """Return True if no total's estimate depends on the noisy parts below it."""
     nested, cells = problem.nested, problem.nested.cells
     law_at = {canonical(cells, header.margin): header.law for header in problem.headers}
     laws, parts = [law_at[margin] for margin in nested.margins], np.diff(nested.child_ptr)

@@ -1,4 +1,4 @@
-"""A tree solved by exact messages, and the tables of its parts: draws, summaries and areas."""
+"""A tree solved exactly, and the tables of draws, summaries and areas that are made from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trueup.model.records.drawn import Columns, Marginals
 
 @dataclass(frozen=True, eq=False)
 class SolvedTree:
-    """A mixture of solutions of a tree, or of its top, from which counts can be drawn.
+    """Solutions of a tree (or of its upper levels), with weights, from which counts can be drawn.
 
     Attributes
     ----------
@@ -49,13 +49,13 @@ class SolvedTree:
     best: NDArray | None = None
 
     def stats(self, rounding: float, draws: int, *, whole: bool = True) -> dict:
-        """Return the figures of the draws for the record, with a bound on the mass that rounding changed."""
+        """Return the record's figures on the draws, with a bound on the mass moved by rounding."""
         dropped = min(float(sum(w * top.dropped for w, top, _ in self.tops)) + rounding, 1.0)
         return {**stats_of(dropped, self.search.deepest, draws, interrupted=not whole), **self.record}
 
 
 def stats_of(dropped: float, depth: float, draws: int, *, interrupted: bool) -> dict:
-    """Return the figures of a tree's draws as a dict for the record."""
+    """Return figures on a tree's draws as a dict for the posterior's record."""
     return {"dropped_mass": dropped, "table_depth": depth, "draws": draws, "interrupted": interrupted}
 
 
@@ -64,7 +64,7 @@ Integers = NDArray[np.int64]
 
 
 class NodeTable(NamedTuple):
-    """A table of a part's nodes: the file, the positions of the nodes in the part, and key and attribute columns."""
+    """A table to write about nodes of a part: its file, the nodes, and their key and attribute columns."""
 
     file: str
     nodes: Integers
@@ -72,7 +72,7 @@ class NodeTable(NamedTuple):
 
 
 class AreaParts(NamedTuple):
-    """Pairs of an area and a leaf of a part inside the area, as positions."""
+    """Pairs of an area's row and a leaf inside the area, as positions."""
 
     rows: Integers
     leaves: Integers
@@ -80,7 +80,7 @@ class AreaParts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartGiven:
-    """Subtrees of some parts, and the tables that are to be written about them.
+    """The task of writing tables about some parts of a tree.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class PartGiven:
 
 
 class PartTables(NamedTuple):
-    """The tables of some parts, and the sums of their counts over areas.
+    """The files written about some parts of a tree, and sums of the parts' counts over areas.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class PartTables(NamedTuple):
 
 
 def tables_of_part(given: PartGiven) -> PartTables:
-    """Draw the counts of parts given those above them, and return the tables of the parts."""
+    """Draw the counts of parts given the counts above them, and return the tables of the parts."""
     found = [draw_part(item) for item in given.parts]
     every = Marginals(*joined_marginals([below.marginals for below in found]))
     figures = every.describe(given.level)
@@ -159,7 +159,7 @@ def _written(folder: Path, file: str, columns: Columns) -> tuple[str, bytes]:
 
 
 def joined_marginals(pieces: Sequence[Exact]) -> Exact:
-    """Return the marginals of several pieces as one array, end to end."""
+    """Return the marginals of several groups of nodes, joined end to end."""
     starts = np.cumsum([0, *(start[-1] for start, _, _ in pieces)])
     start = np.concatenate([[0], *(own[1:] + before for (own, _, _), before in zip(pieces, starts))])
     return start, np.concatenate([p[1] for p in pieces]), np.concatenate([p[2] for p in pieces])

@@ -1,4 +1,4 @@
-"""Tables that Markov chains start from: they satisfy all hard rules, and lie far apart."""
+"""Starting tables for Markov chains, which satisfy all hard rules and lie far apart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START_SECONDS, MIN_START_SECONDS = 60.0, 1.0
 def starts_apart(
     state, values, problem: RowProblem, centre, wide, rngs, deadline: Deadline
 ) -> list[NDArray[np.int64]]:
-    """Return starting tables that lie far apart, in pairs at opposite ends."""
+    """Return starting tables that lie far apart, each pair at opposite ends."""
     starts, away = [], np.zeros(len(centre))
     for chain, rng in enumerate(rngs):
         away = (
@@ -35,7 +35,7 @@ def starts_apart(
 
 
 def start_near(state, values, problem: RowProblem, target: NDArray, deadline: Deadline) -> NDArray[np.int64]:
-    """Return a table that satisfies all hard rules, near a target, searched for `START_SECONDS` seconds or the time left."""
+    """Return a table near a target that satisfies all hard rules, searched for in a limited time."""
     seconds = min(START_SECONDS, max(deadline.left(), MIN_START_SECONDS))
     low, high = problem.box
     target = np.clip(np.rint(target), low, high)
@@ -71,7 +71,7 @@ def start_near(state, values, problem: RowProblem, target: NDArray, deadline: De
 
 
 def no_counts(state: LinearProblem, values: NDArray) -> InfeasibleError:
-    """Return the error for exact values that no table satisfies; it names contradictory rows if it finds them."""
+    """Return the error that no table agrees with the exact values, naming contradictory rows if found."""
     error = state.conflict(values, integer=True)
     return error or InfeasibleError(
         "no table of whole numbers satisfies the constraints within the bounds of the noise",

@@ -1,4 +1,4 @@
-"""A part of a large tree, made of subtrees: its message to the top, and its marginals and draws given the top."""
+"""A part of a large tree: its message to the nodes above it, and its marginals and draws given those."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ALONE = np.zeros(1)
 
 @dataclass(frozen=True, eq=False)
 class SubtreePart:
-    """The subtrees below the roots `0:len(above)`, which can be solved without other parts.
+    """A part of a tree: subtrees below the roots `0:len(above)`, solved without the other parts.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class SubtreePart:
     tau: Sequence[Reals] = ()
 
     def tilted(self) -> Iterator[tuple[Tilted, Subtrees]]:
-        """Yield, for each component, the factors with windows and tilts, and the moments of messages."""
+        """Yield, for each component of the prior, the part's tilted factors and bounds on its messages."""
         roots = slice(len(self.above))
         for at, split in enumerate(self.components or (None,)):
             own = self.factors if split is None else self.factors._replace(**dict(zip(SPLIT, split)))
@@ -86,7 +86,7 @@ class SubtreePart:
             yield tilted, known
 
     def solve(self) -> list[Solved]:
-        """Return, for each component, the tree with messages sent up to the roots."""
+        """Return, for each component of the prior, the part with messages sent up to its roots."""
         plan = plan_pairs(self.child_ptr)
         return [
             settle_tilts(plan, one, self.tolerance, self.evidence_above, self.passes)
@@ -101,13 +101,13 @@ class SubtreePart:
         return np.array([sums_below(one.plan, at)[roots] for one, at in zip(each, own)])
 
     def root_of(self) -> Integers:
-        """Return the root of every node in a forest whose other nodes are leaves."""
+        """Return the root of every node in a forest in which all other nodes are leaves."""
         roots = np.arange(len(self.above))
         return np.concatenate([roots, np.repeat(roots, np.diff(self.child_ptr)[roots])])
 
 
 class FromAbove(NamedTuple):
-    """The message from the top to a part: the probability of each root's count, and drawn counts.
+    """The message from above to a part: the probabilities of each root's counts, and drawn counts.
 
     `weights[r][0]` belongs to the count `offset[r]`; `counts` is `(roots, draws)`; draws of leaves are to be of the type `kind`.
     """
@@ -119,7 +119,7 @@ class FromAbove(NamedTuple):
     kind: type
 
     def on(self, solved: Solved) -> list[Reals]:
-        """Return the weights placed on the windows of the roots' messages."""
+        """Return the probabilities of the roots' counts, on the windows of the part's own messages."""
         messages = solved.messages
         return [
             _on_window(w, int(offset - messages.offset[v]), len(array_of(messages.masses, v)))
@@ -128,7 +128,7 @@ class FromAbove(NamedTuple):
 
 
 class Components(NamedTuple):
-    """A part solved under each component of a mixture, with the probabilities of the components.
+    """A part solved under each component of the prior, with the probabilities of the components.
 
     `log_weights` are `(components, roots)` given what is below alone, `chances` given all.
     """
@@ -140,7 +140,7 @@ class Components(NamedTuple):
 
     @classmethod
     def of(cls, part: SubtreePart, known: FromAbove) -> Components:
-        """Return a part solved under each component, with the probabilities of the components root by root."""
+        """Return a part solved under each component of the prior, with their probabilities at each root."""
         each = part.solve()
         weights = [known.on(solved) for solved in each]
         if len(each) == 1:
@@ -156,7 +156,7 @@ class Components(NamedTuple):
         return cls(each, log_weights, weights, chances / chances.sum(axis=0))
 
     def drawn(self, given: Integers, part: SubtreePart, rng: np.random.Generator) -> Integers:
-        """Draw leaves `(draws, leaves)` given the roots' counts `(roots, draws)`: first a component, then the parts."""
+        """Draw leaves `(draws, leaves)`, given the roots' counts `(roots, draws)`."""
         leaves = slice(len(part.factors.lower) - part.leaves, None)
         if len(self.each) == 1:
             return joint_draws(self.each[0], given.shape[1], rng, given)[:, leaves]
@@ -178,7 +178,7 @@ class Components(NamedTuple):
         return out
 
     def _chosen(self, given: Integers, rng: np.random.Generator) -> Integers:
-        """Draw a component of the mixture for each of the roots' counts `(roots, draws)`."""
+        """Draw a component of the prior for each of the roots' counts `(roots, draws)`."""
         weights = np.zeros((len(self.each), *given.shape))
         for j, solved in enumerate(self.each):
             for r, counts in enumerate(given):
@@ -190,7 +190,7 @@ class Components(NamedTuple):
 
 
 class Below(NamedTuple):
-    """Marginals of all nodes of a part, draws `(draws, leaves)` of the last level, and a bound on the rounding error."""
+    """Marginals of all nodes of a part, and draws `(draws, leaves)` of its last level."""
 
     marginals: Exact
     counts: Integers
@@ -198,7 +198,7 @@ class Below(NamedTuple):
 
 
 def look_at_part(part: SubtreePart) -> tuple[NDArray[np.bool_], bool, Subtrees, list[Reals]]:
-    """Return leaves with too short tables, True if windows hold every count, the roots' moments, and tilts."""
+    """Return what is needed of a part to set up the tree above: bounds and tilts of the roots' messages."""
     found, roots = list(part.tilted()), slice(len(part.above))
     soon = [end_too_soon(part.child_ptr, one) & (one.low <= one.high).all() for one, _ in found]
     least = [
@@ -215,7 +215,7 @@ def look_at_part(part: SubtreePart) -> tuple[NDArray[np.bool_], bool, Subtrees, 
 
 
 def send_part(part: SubtreePart) -> tuple[list[Roots], Reals, NDArray[np.bool_], Integers]:
-    """Return messages of a part's roots and their log evidence by component, nodes with too short tables, and window sizes."""
+    """Return the messages of a part's roots, their log evidence, nodes with short tables, and sizes."""
     each, n = part.solve(), len(part.factors.lower)
     short = [too_short(part.child_ptr, one, part.tolerance, part.evidence_above) for one in each]
     low = np.array([one.messages.offset[:n] for one in each])
@@ -226,7 +226,7 @@ def send_part(part: SubtreePart) -> tuple[list[Roots], Reals, NDArray[np.bool_],
 
 
 def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
-    """Return marginals and draws of a part's counts, given the message from above the part's roots."""
+    """Return marginals and draws of a part's counts, given the message from above its roots."""
     part, known = item
     components, rng = Components.of(part, known), np.random.default_rng(known.seed)
     draws = known.counts.shape[1]
@@ -241,7 +241,7 @@ def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
 
 
 def expected_of(solved: Solved, exact: Exact) -> Reals:
-    """Return posterior expectations `(6, n)` of every node: four of `Splits.scores`, mean and standard deviation."""
+    """Return posterior expectations `(6, n)` for every node, which the prior's scores need."""
     start, offset, masses = exact
     factors = solved.tilted.factors
     at = np.arange(len(masses)) - np.repeat(start[:-1], np.diff(start))
@@ -256,7 +256,7 @@ def expected_of(solved: Solved, exact: Exact) -> Reals:
 
 
 def _on_window(weights: Reals, shift: int, size: int) -> Reals:
-    """Return weights on another window, without those that lie outside it."""
+    """Return probabilities moved to another window of counts, without those outside it."""
     out, first, last = np.zeros(size), max(shift, 0), min(shift + len(weights), size)
     if first < last:
         out[first:last] = weights[first - shift : last - shift]

@@ -1,4 +1,4 @@
-"""Markov chains with relaxed copies, for published sums whose ranges are so narrow that few moves are possible.
+"""Markov chains with relaxed copies, for published sums in ranges so narrow that few moves are possible.
 
 Ranges of crossing sums may leave a table so little room that no single move is allowed, though there are many tables. Each
 chain then gets copies on *rungs*: on rung k a published sum may miss its range by d counts (at most `MOST_MISSED`) at a
@@ -36,18 +36,18 @@ SWEEPS = 10
 
 
 def may_relax(rows: Rows) -> bool:
-    """Return True if there are published sums with ranges, and not too many of them."""
+    """Return True if relaxed copies are possible: some published sums have ranges, but not too many."""
     return 0 < len(_sums(rows)) <= MOST_ROWS
 
 
 def _sums(rows: Rows) -> NDArray[np.int64]:
-    """Return the rows that have tabulated laws between finite limits and contain several cells."""
+    """Return the rows that contain several cells and whose law is a table between finite limits."""
     cells, factors = np.bincount(rows.row, minlength=len(rows.factors)), rows.factors
     return np.flatnonzero((factors[:, TABLED] != 0) & np.isfinite(factors[:, HIGH]) & (cells > 1))
 
 
 def penalties(sums: int) -> list[float]:
-    """Return the penalties of all rungs but the first (nats for each count), from the largest to the least.
+    """Return the penalties (nats per count) of all relaxed copies, from the largest to the smallest.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def penalties(sums: int) -> list[float]:
 
 
 def relaxed(rows: Rows, penalty: float) -> Rows:
-    """Return factors under which published sums may miss their ranges, at a penalty of `penalty` nats per count."""
+    """Return factors that let published sums leave their ranges, at `penalty` nats per count."""
     factors, tables, size, known = rows.factors.copy(), [rows.table], len(rows.table), {}
     missed = penalty * np.arange(1, MOST_MISSED + 1)
     for r in _sums(rows):
@@ -79,13 +79,13 @@ def relaxed(rows: Rows, penalty: float) -> Rows:
 
 
 def rungs_of(rows: Rows) -> list[Rows]:
-    """Return the factors of all rungs; those of the first rung are the posterior's."""
+    """Return the factors of the posterior, followed by those of each relaxed copy."""
     return [rows, *(relaxed(rows, one) for one in penalties(len(_sums(rows))))]
 
 
 @dataclass(eq=False)
 class Ladder:
-    """A chain and its relaxed copies.
+    """A Markov chain with its relaxed copies, one on each rung of a ladder of penalties.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Ladder:
 
     @classmethod
     def of(cls, rungs: list[Rows], table: NDArray[np.int64]) -> Ladder:
-        """Return a ladder with a copy of a table on each rung."""
+        """Return a ladder that starts from the same table on each rung."""
         return cls(rungs, [table.copy() for _ in rungs])
 
     def walk(
@@ -113,7 +113,7 @@ class Ladder:
         thin: int,
         stopped: Callable[[], bool],
     ) -> tuple[NDArray[np.int64], NDArray]:
-        """Return `count` tables of the first rung, `thin` exchanges apart, and the tally of its moves (see `metropolis_walk`).
+        """Return `count` tables of the chain on the first rung, and a tally of its moves.
 
         Once it is `stopped`, what remains is filled with the last table.
         """
@@ -128,7 +128,7 @@ class Ladder:
         return out, tally
 
     def _exchange(self, rng: np.random.Generator) -> None:
-        """Propose to exchange the tables of neighbouring rungs, from the first pair of rungs to the last."""
+        """Propose to exchange the tables of each pair of neighbouring rungs."""
         for k in range(len(self.rungs) - 1):
             pair = np.stack(self.tables[k : k + 2])
             here, there = (log_densities(rows, pair) for rows in self.rungs[k : k + 2])

@@ -1,4 +1,4 @@
-"""The approximate tier of trees, for which exact messages cost too much: messages on grids, with a stated error.
+"""The approximate tier of trees: messages on grids of counts, with an estimate of the grids' error.
 
 One file: the search on coarse grids, finer ones for draws with the error of these, and chains where no grids hold a posterior.
 """
@@ -106,7 +106,7 @@ class ApproximateTree:
     replaced: bool = False
 
     def drawn(self, draws: int, rng: np.random.Generator) -> Drawn:
-        """Return draws of the counts from messages on grids."""
+        """Return draws of the counts, made from messages on grids."""
         announce(self.progress, "approximate tier: computing the posterior")
         prior = self.state.prior
         grid = TreeGrid(self.state, self.values, self.deadline)
@@ -133,14 +133,14 @@ class ApproximateTree:
     def _given(
         self, grid: TreeGrid, split: Split, draws: int, rng: np.random.Generator, record: dict[str, Any]
     ) -> Drawn:
-        """Return draws under a prior with given concentrations."""
+        """Return draws of the counts under a prior with given concentrations."""
         solved, moved = refined_solution(grid, split, draws, self.progress)
         return self._drawn([(solved, draws)], moved, draws, rng, record)
 
     def _estimated(
         self, grid: TreeGrid, splits: Splits, kinds: int, sample: FamilySample | None
     ) -> tuple[Splits, Estimate]:
-        """Return the splits with the mode of their hyperparameters, and the curvature at the mode."""
+        """Return the prior's splits, with the mode of their hyperparameters and the curvature there."""
         grid.step = ESTIMATING
         theta, guess, few = start_of(splits)
         # Many families inform what is sought: the mode's neighbourhood, and one kind of parts, will do.
@@ -174,7 +174,7 @@ class ApproximateTree:
         draws: int,
         rng: np.random.Generator,
     ) -> tuple[Iterable[Part], Reals]:
-        """Return solutions about the mode with numbers of draws, and log weights; each takes one pass on the mode's grids."""
+        """Return solutions at points about the mode with their numbers of draws, and log weights."""
         if not free.any():
             return [(mode, draws)], np.zeros(1)
         count = next(points for most, points in POINTS if len(grid.grids.x) <= most)
@@ -195,7 +195,7 @@ class ApproximateTree:
         rng: np.random.Generator,
         record: dict[str, Any],
     ) -> Drawn:
-        """Return draws from every component of a mixture, in random order; `moved` is the error of the grids."""
+        """Return draws from every component of a mixture of solutions, in random order."""
         nested, found, done, points = self.state.problem.nested, [], 0, 0
         leaves, nodes = nested.nodes[-1], len(self.state.child_ptr) - 1
         announce(self.progress, "drawing counts")
@@ -225,7 +225,7 @@ class ApproximateTree:
 def refined_solution(
     grid: TreeGrid, split: Split, draws: int = 0, progress: Progress = silent
 ) -> tuple[Settled, float]:
-    """Return a solution on grids that are fine enough for draws, with at most `MOST_POINTS` points, and the error of the grids.
+    """Return a solution on grids that are fine enough for draws, with the error of these grids.
 
     A grid takes about as long as the one before: twice the points, fewer moves. So the whole time is predicted.
     Return also by how much grids twice as coarse move means (sd and a tenth of a count): errors fall with the square of the gaps,
@@ -251,7 +251,7 @@ def refined_solution(
 
 @dataclass(frozen=True, eq=False)
 class ApproximateDraws:
-    """The task of drawing a tree's counts on grids, or by chains if the grids do not cover the posterior."""
+    """The task of drawing a tree's counts on grids, or by Markov chains where grids fail."""
 
     state: TreeState
     values: NDArray
@@ -261,7 +261,7 @@ class ApproximateDraws:
     deadline: Deadline
 
     def drawn(self) -> Drawn:
-        """Return draws `(1, draws, n)` that are made by the deadline."""
+        """Return draws `(1, draws, n)` of the counts, made by the deadline."""
         replaced, deadline = chains_take(self.state), self.deadline
         until = deadline.sooner(1 - FOR_CHAINS) if replaced else deadline
         try:
@@ -282,7 +282,7 @@ class ApproximateDraws:
             ) from None
 
     def by_chains(self) -> Drawn:
-        """Return draws by Markov chains; the record names their prior, and states if they are weak.
+        """Return draws by Markov chains, with a record that names the chains' prior.
 
         Raises
         ------
@@ -306,7 +306,7 @@ class ApproximateDraws:
 
 
 def chains_take(state: TreeState) -> bool:
-    """Return True if `histogram-gibbs` accepts a tree's prior, constraints and measurements."""
+    """Return True if method `histogram-gibbs` accepts the tree's prior, constraints and measurements."""
     prior, problem = state.prior, state.problem
     if not isinstance(prior, Hierarchical) or prior != Hierarchical(most_kinds=prior.most_kinds):
         return False
@@ -314,6 +314,6 @@ def chains_take(state: TreeState) -> bool:
 
 
 def _of_columns(constraints: Constraints) -> Constraints:
-    """Return the constraints, in which cells without attributes become histograms of one column."""
+    """Return the constraints, with an attribute of one value added to cells without attributes."""
     cells = constraints.cells
     return constraints if cells.attributes else replace(constraints, cells=Cells(cells.tree, ONE_COLUMN))

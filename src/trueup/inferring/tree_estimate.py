@@ -1,4 +1,4 @@
-"""Estimation of a tree's hyperparameters: start, sample, one or two kinds of parts, and varying odds between sums.
+"""Estimation of the hyperparameters of a tree's prior, with one or two kinds of parts.
 
 *Odds of families.* Where parts are of two kinds, the odds of small parts differ from one family to the next. A group of blocks
 in a town has few uninhabited ones, one with a park many. The log odds of each family differ from the common ones by one of a
@@ -56,7 +56,7 @@ MAX_FAILED_SOLUTIONS = 3
 def estimate_from(
     search: SolutionSearch, splits: Splits, progress: Progress, *, kinds: int = 1
 ) -> tuple[SolutionSearch, FamilySample | None, Splits, Estimate]:
-    """Estimate hyperparameters, for a large tree first on a small sample and then on a larger one.
+    """Estimate the hyperparameters of a tree's prior, on samples if the tree is large.
 
     Where the values ask for it, they are those of two kinds of parts; the search and the splits come back for these.
     """
@@ -82,14 +82,14 @@ def estimate_from(
 
 @dataclass(frozen=True, eq=False)
 class Beginning:
-    """The tree on which the search for hyperparameters starts: a small tree, or a small sample of a large tree."""
+    """The first search for hyperparameters, on a small tree or on a small sample of a large tree."""
 
     search: SolutionSearch
     sample: FamilySample | None
     progress: Progress
 
     def chosen(self, splits: Splits, total: float | None) -> tuple[Splits, Ascent]:
-        """Return the splits and their mode, with two kinds of parts if these raise the log evidence enough."""
+        """Return the prior's splits and mode, with two kinds of parts if the evidence favours them."""
         theta, guess, few = start_of(splits)
         begun = self._ascend(splits, theta, guess, few)
         if total is None or (wider := splits.of_two_kinds(total)) is None:
@@ -123,7 +123,7 @@ class Beginning:
         return splits if self.sample is None else self.sample.splits(splits)
 
     def _start(self, wider: Splits, theta: NDArray, one: float) -> tuple[NDArray | None, int]:
-        """Return a start for two kinds of parts if they promise a higher log evidence than one kind, and the points tried."""
+        """Return a start for two kinds of parts, or None if it promises no gain, and the points tried."""
         search, seen = self.search.for_kinds(), self._seen(wider)
         for looks, ratio in enumerate(RATIOS, 1):
             matched = wider.with_kinds(*_matched(theta, wider.concentrations - 1, ratio))
@@ -144,7 +144,7 @@ class Beginning:
 
 
 def _matched(theta: NDArray, last: int, ratio: float) -> tuple[NDArray, float, float]:
-    """Return hyperparameters of two kinds of parts that vary as much as parts of one kind with parameter `a`.
+    """Return hyperparameters of two kinds of parts that vary as much as parts of a given single kind.
 
     With one, the mean square of parts is `1 + 1 / a` times their squared mean. With a share rho of none and others of parameter
     `a'` it is `(1 + 1 / a') / (1 - rho)`. Both are equal where `a' = a / (1 - p)` and `rho = p / (1 + a)`, for any `p` below 1:
@@ -156,7 +156,7 @@ def _matched(theta: NDArray, last: int, ratio: float) -> tuple[NDArray, float, f
 
 
 def until_given_up(solve: Callable[[NDArray], Found]) -> Callable[[NDArray], Found]:
-    """Return a version of `solve` that fails at once after `MAX_FAILED_SOLUTIONS` failures, which take long."""
+    """Return a version of `solve` that fails at once after `MAX_FAILED_SOLUTIONS` failures."""
     failures = 0
 
     def solved(theta: NDArray) -> Found:
@@ -197,25 +197,25 @@ ODDS_ASKED = 1.0
 
 @dataclass(frozen=True)
 class FamilyOdds:
-    """A tree in which the odds of small parts vary between sums by a standard deviation `sd`, and its solution."""
+    """A solved tree in which the odds of small parts vary between sums, with standard deviation `sd`."""
 
     top: Top
     sd: float
 
     def record(self, splits: Splits) -> dict:
-        """Return the entry for the posterior's record, by name."""
+        """Return the record's entry on the variation of the odds."""
         margin = splits.names[splits.concentrations - 1].partition(" of ")[2]
         name = f"spread of the log odds of small parts of {margin} between families"
         return {name: {"mode": self.sd, "sd": None, "shift": None}}
 
 
 def families_at(state: TreeState) -> int:
-    """Return the level whose counts are the parents of the last level's counts."""
+    """Return the level whose counts are sums of the last level's counts."""
     return len(state.problem.nested.margins) - 2
 
 
 def cut_above_families(state: TreeState, splits: Splits, size: int) -> Partition | None:
-    """Return the cut of a large tree at which odds may vary between sums; None for other trees."""
+    """Return the cut of a large tree at which odds may vary between sums, or None for other trees."""
     level = families_at(state)
     families = np.diff(state.child_ptr)[slice(*state.problem.nested.level_ptr[level : level + 2])]
     if not splits.mean or state.cut is None or (families > 1).sum() < MIN_FAMILIES_FOR_ODDS:
@@ -224,7 +224,7 @@ def cut_above_families(state: TreeState, splits: Splits, size: int) -> Partition
 
 
 def log_weights(sd: float) -> Reals:
-    """Return log weights of the steps, in the shape of a normal law.
+    """Return log weights of steps of the log odds, proportional to a normal density.
 
     Examples
     --------
@@ -238,7 +238,7 @@ def log_weights(sd: float) -> Reals:
 def estimate_odds(
     search: SolutionSearch, splits: Splits, theta: Reals, cut: Partition, progress: Progress
 ) -> FamilyOdds | None:
-    """Return a tree whose odds of small parts vary between sums, with the estimated variation; None if there is none.
+    """Return the tree with the estimated variation of odds between sums, or None if they do not vary.
 
     `search` then solves for the mixture, if they do.
     """

@@ -1,4 +1,4 @@
-"""Exact posterior of noisy counts on a tree: marginals of every node, and independent joint draws.
+"""Exact posterior of noisy counts on a tree: marginals of every count, and independent joint draws.
 
 One file: the method, with the stages of its exact solution.
 """
@@ -85,12 +85,12 @@ class TreeExact(InferenceMethod):
     parallel: ClassVar[bool] = True
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return the reason if some law is not a product over cells, or None."""
+        """Return why the measurements do not fit (a law is no product over cells), or None if they do."""
         whole = [h.law.name for h in headers if not h.law.factors]
         return f"law '{whole[0]}' does not factor over cells" if whole else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> TreeState:
-        """Assign laws, bounds and the prior to the nodes of the tree."""
+        """Return the tree's problem, with laws, bounds and the prior assigned to its nodes."""
         problem = tree_problem(constraints, headers)
         nested = problem.nested
         cut = (
@@ -110,7 +110,7 @@ class TreeExact(InferenceMethod):
         executor: Executor | None = None,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Draw the counts, and compute exact marginals of every margin of the tree."""
+        """Draw the counts, and compute exact marginals of every measured margin of the tree."""
         state.refuse_impossible(values)
         if isinstance(self.prior, Estimated):
             from trueup.inferring.estimated import estimated_prior  # of perturbed tables alone
@@ -161,7 +161,7 @@ class TreeExact(InferenceMethod):
         executor: Executor,
         work: AllowedWork,
     ) -> SolvedTree:
-        """Return the tree solved by exact messages, within the allowed work."""
+        """Return the tree solved by exact messages, within the time allowed."""
         _begin_work(state, values, work)
         search = SolutionSearch(state, values, executor, self.tolerance, tries=work.tries, work=work)
         record = {}
@@ -179,7 +179,7 @@ class TreeExact(InferenceMethod):
     def _of_two_kinds_or_one(
         self, search: SolutionSearch, splits: Splits, draws: int, rng: np.random.Generator, progress: Progress
     ) -> SolvedTree:
-        """Return the tree solved under the prior with two kinds of parts if possible, else with one kind."""
+        """Return the tree solved under a prior with two kinds of parts if possible, else with one."""
         kinds = self.prior.most_kinds if isinstance(self.prior, Hierarchical) else 1
         try:
             return self._estimated(search, splits, draws, rng, progress, kinds=kinds)
@@ -201,7 +201,7 @@ class TreeExact(InferenceMethod):
         *,
         kinds: int,
     ) -> SolvedTree:
-        """Estimate hyperparameters, and integrate over the uncertain ones; a cut tree whose parts do not fit is solved whole."""
+        """Return the tree solved at estimated hyperparameters, integrated over the uncertain ones."""
         search, sample, splits, estimate = estimate_from(search, splits, progress, kinds=kinds)
         try:
             return self._integrated(search, sample, splits, estimate, draws, rng, progress)
@@ -221,7 +221,7 @@ class TreeExact(InferenceMethod):
         rng: np.random.Generator,
         progress: Progress,
     ) -> SolvedTree:
-        """Solve the tree at the estimated hyperparameters, and integrate over the uncertain ones."""
+        """Return the tree solved at given hyperparameters, integrated over the uncertain ones."""
         state = search.state
         search.splits = splits.parameters(estimate.theta)
         families = None if self.mode else cut_above_families(state, splits, MAX_PART_NODES)
@@ -253,13 +253,13 @@ class TreeExact(InferenceMethod):
         return SolvedTree(search, mixture.parts, top, record, (first, parents), best)
 
     def _cut_below(self, state: TreeState, level: int) -> Partition | None:
-        """Return the cut of a large tree below all levels with varying splits; None if the mode is requested too."""
+        """Return the cut of a large tree below all levels with uncertain splits, or None for others."""
         if self.mode:
             return None
         return state.cut_below(level + 1, MAX_PART_NODES) if level and state.cut else state.cut
 
     def _drawn(self, found: SolvedTree, rng: np.random.Generator, progress: Progress) -> Drawn:
-        """Return marginals and draws of a mixture of solutions, of the whole tree or of its top."""
+        """Return marginals and draws of counts from a mixture of solutions."""
         search, tops, top = found.search, found.tops, found.top
         search.start = None  # nothing is sought any more
         nested, draws = search.state.problem.nested, sum(count for _, _, count in tops)
@@ -295,7 +295,7 @@ class TreeExact(InferenceMethod):
 
 
 def _begin_work(state: TreeState, values: NDArray, work: AllowedWork) -> None:
-    """Refuse exact messages if the leaves' windows are too wide, or if the first upward pass costs too much."""
+    """Refuse exact messages whose first pass would cost too much."""
     low, high = state.windows(values, np.full(len(state.child_ptr) - 1, DEPTHS[ROUGHLY]))
     leaves = state.problem.nested.at(state.problem.nested.margins[-1])
     work.refuse_wide(low[leaves], high[leaves])
@@ -305,7 +305,7 @@ def _begin_work(state: TreeState, values: NDArray, work: AllowedWork) -> None:
 def _announce_rest(
     search: SolutionSearch, sample: FamilySample | None, points: int, progress: Progress
 ) -> None:
-    """Predict the time of the whole command once its hyperparameters are known."""
+    """Announce the predicted time of the whole command, once the hyperparameters are estimated."""
     work, nodes = search.work, len(search.state.child_ptr) - 1
     seen = nodes if sample is None else len(sample.nodes)
     left = work.usual * (PASSES_LEFT * nodes / seen + points)
@@ -314,7 +314,7 @@ def _announce_rest(
 
 
 def refuse_endless(masses: NDArray) -> None:
-    """Refuse marginals that are not finite."""
+    """Refuse marginals that contain an infinite or undefined number."""
     if not np.isfinite(masses).all():
         raise ConvergenceError(
             "some probabilities are too small or too large for floating-point numbers",
@@ -323,7 +323,7 @@ def refuse_endless(masses: NDArray) -> None:
 
 
 def _reorder(counts: NDArray, order: NDArray) -> None:
-    """Reorder the columns of draws in place, because a copy might not fit in memory."""
+    """Reorder the columns of draws in place, to need no second copy in memory."""
     if (np.diff(order) != 1).any():
         for rows in range(0, len(counts), DRAWS_AT_ONCE // 20):
             counts[rows : rows + DRAWS_AT_ONCE // 20] = counts[rows : rows + DRAWS_AT_ONCE // 20, order]

@@ -1,4 +1,4 @@
-"""A tree of counts on grids: evidence, marginals and draws, at a cost that does not grow with the noise."""
+"""Inference on a tree from messages on grids of counts, at a cost that does not grow with the noise."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ENDED = 1e-4
 
 
 class GridSolution(NamedTuple):
-    """The messages on grids at one point of the hyperparameters.
+    """The messages on grids for one value of the hyperparameters.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class GridSolution(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """A solution together with the grids on which it was computed.
+    """A solution of a tree, together with the grids of counts on which it was computed.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Settled(NamedTuple):
     slope: Reals
 
     def draw(self, nodes: int, draws: int, rng: np.random.Generator) -> Integers:
-        """Return joint draws `(nodes, draws)` of the first nodes."""
+        """Return joint draws `(nodes, draws)` of the counts of the first nodes."""
         return grid_draws(self.grids, self.up, self.slope, nodes, draws, rng)
 
 
@@ -125,20 +125,20 @@ class TreeGrid:
 
     @property
     def tree(self) -> TreeState:
-        """Return the tree that is solved: the sample if there is one, else the whole tree."""
+        """Return the tree that is solved: the whole tree, or the sample of it if there is one."""
         return self.sample or self.state
 
     @property
     def nodes(self) -> int:
-        """Return the number of nodes that are solved."""
+        """Return the number of nodes of the tree that is solved."""
         return len(self.tree.child_ptr) - 1
 
     def _of_plan(self, every: NDArray) -> NDArray:
-        """Return values of the whole tree's nodes at the solved nodes, with sums for partial sums."""
+        """Return values of the whole tree's nodes at the solved nodes, with values of partial sums."""
         return pair_sums(self.plan, every if self.sample is None else every[self.sample.nodes])
 
     def _windows(self) -> tuple[Integers, Integers]:
-        """Return bounds on the counts of all nodes of the whole tree, without counts of negligible likelihood."""
+        """Return bounds on the counts of all nodes, outside which the likelihood is negligible."""
         problem = self.state.problem
         for depth in (VALUE_DEPTH_NATS, 30 * VALUE_DEPTH_NATS, 1e9):
             lower, upper = (side.astype(float) for side in reach_all(self.prior))
@@ -162,7 +162,7 @@ class TreeGrid:
         return self._of_plan(middle), np.sqrt(self._of_plan(spread**2))
 
     def _likelihood(self) -> Reals:
-        """Return the log likelihood of values and single-count priors at every node's points."""
+        """Return the log likelihood of the values, with priors of single counts, at every grid point."""
         problem, ptr, x = self.state.problem, self.grids.ptr, self.grids.x
         owner = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
         out = np.zeros(len(x))
@@ -179,7 +179,7 @@ class TreeGrid:
         return out
 
     def solve(self, split: Split) -> GridSolution:
-        """Return the messages of one pass up the tree."""
+        """Return the messages of one pass up the tree, on the current grids."""
         if self.deadline.passed:
             raise OutOfTimeError
         factor = self.likelihood.copy()
@@ -189,7 +189,7 @@ class TreeGrid:
         return GridSolution(factor, up, evidence if np.isfinite(evidence) else -np.inf)
 
     def settle(self, split: Split, resolved: float = MAX_GAP_MASS) -> tuple[GridSolution, GridMarginals]:
-        """Return a solution on grids refined until their error is below `resolved`, and the marginals of every node."""
+        """Return a solution on sufficiently fine grids, and the marginals of every node."""
         begun = self.grids, self.likelihood, self.fitted
         for _ in range(ROUNDS if np.isfinite(self.fitted) else self.first_rounds):
             if not np.diff(self.grids.ptr).all():  # a window that ends before it begins
@@ -211,7 +211,7 @@ class TreeGrid:
         )
 
     def _fits(self, found: GridMarginals, resolved: float) -> bool:
-        """Return True if the grid points are close enough and the windows wide enough for the posterior."""
+        """Return True if the grids are fine and wide enough for the posterior."""
         ptr, x = self.grids.ptr, self.grids.x
         first, last = ptr[:-1], ptr[1:] - 1
         if (
@@ -222,14 +222,14 @@ class TreeGrid:
         return self.fitted <= self.step and coarsest(ptr, x, found.p, found.scale) < widest
 
     def move(self, found: GridMarginals) -> None:
-        """Place new grid points where the marginals have mass."""
+        """Place new grid points where the marginals have most mass."""
         ptr, x = self.grids.ptr, self.grids.x
         points = zoom(self.plan, ptr, x, found.p, found.scale, self.low, self.high, self.step)
         self.grids, self.fitted = grids_of(self.plan, *points), self.step
         self.likelihood = self._likelihood()
 
     def moments(self, p: Reals) -> Reals:
-        """Return posterior means and standard deviations `(2, nodes)` of counts."""
+        """Return posterior means and standard deviations `(2, nodes)` of the counts."""
         ptr, x = self.grids.ptr, self.grids.x
         begin = x[ptr[:-1]]
         away = (x - np.repeat(begin, np.diff(ptr))).astype(float)
@@ -238,7 +238,7 @@ class TreeGrid:
         return np.array([begin + mean, np.sqrt(square)], np.float64)[:, : self.nodes]
 
     def objective(self, splits: Splits, progress: Progress) -> Objective:
-        """Return a function that computes log density, gradient and posterior counts at given hyperparameters."""
+        """Return a function of the hyperparameters: log density, gradient, and posterior counts."""
         evaluations = iter(range(1, 1 << 30))
 
         def density(theta: Reals) -> Density:
@@ -259,7 +259,7 @@ class TreeGrid:
         return density
 
     def _of_weights(self, splits: Splits, split: Split, mean: Reals) -> Reals:
-        """Return the approximate Fisher information on each log weight of an attribute value.
+        """Return the approximate Fisher information on the log weight of each attribute value.
 
         A part of a sum T with share m has mean T m and variance T m (T + A) / (1 + A) for a total A of parameters, and its value
         has the noise's variance more; a family's values say `(T m)^2` over that.
@@ -276,11 +276,11 @@ class TreeGrid:
 
     # What the search for two kinds of parts asks of a solver (`trueup.inferring.tree_estimate`).
     def for_kinds(self) -> TreeGrid:
-        """Return the tree itself, because grids serve every prior."""
+        """Return the object itself, because grids serve priors with two kinds of parts too."""
         return self
 
     def glance(self, splits: Splits, theta: Reals) -> float:
-        """Return the log evidence at some hyperparameters on the current grids."""
+        """Return the log evidence at given hyperparameters, on the current grids."""
         return self.solve(splits.parameters(theta)).evidence
 
     @cached_property
@@ -291,7 +291,7 @@ class TreeGrid:
 
 
 def _narrow(child_ptr: Integers, lower: Reals, upper: Reals) -> None:
-    """Tighten bounds from the root down, in place: a part is at most the sum minus the least counts of its siblings."""
+    """Tighten bounds on counts in place, from the root down, by the bounds on their siblings."""
     for v in np.flatnonzero(np.diff(child_ptr)):
         own = slice(child_ptr[v], child_ptr[v + 1])
         low, high = lower[own].copy(), upper[own].copy()

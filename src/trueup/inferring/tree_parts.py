@@ -1,4 +1,4 @@
-"""The posterior of a large tree by parts: messages up, the top solved, then marginals and draws down.
+"""Exact inference of a large tree by parts: messages up, the nodes above the parts, then draws down.
 
 A first look at a part says where its roots' messages lie, so that tilts of the top can be found. Given these a part answers
 `up` with the messages of its roots and keeps nothing; `down` works them out again. So tasks are pure, may be carried out
@@ -65,7 +65,7 @@ MAX_LOST_MESSAGE_SHARE = 1e-3
 
 
 class Seen(NamedTuple):
-    """Windows and tilts of a cut tree, chosen when all parts were looked at for the first time.
+    """Windows of counts and tilts for a cut tree, chosen from a first look at all parts.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Seen(NamedTuple):
 
 
 class Top(NamedTuple):
-    """The solved top of a tree, with the parts below it; `dropped` is the mass left out in the whole tree.
+    """The solved nodes above the parts of a cut tree, with what is known of the parts.
 
     Attributes
     ----------
@@ -119,12 +119,12 @@ class Top(NamedTuple):
 
     @property
     def evidence(self) -> float:
-        """Return the log evidence of the whole tree (nats)."""
+        """Return the log evidence (nats) of all values in the whole tree."""
         return self.solved.evidence + self.below
 
 
 def weighed(top: Top, log_weights: Reals) -> Top:
-    """Return the top solved again with other mixture weights of the parts below each root."""
+    """Return the tree above the parts, solved again with other weights of each part's components."""
     roots, below = mixed_roots(top.each, top.within + log_weights[:, None])
     solved = settle_tilts(top.solved.plan, with_leaves(top.inner, roots), top.tree.tolerance)
     parts = InTurn(lambda b: replace(top.parts[b], log_weights=log_weights), len(top.parts))
@@ -132,7 +132,7 @@ def weighed(top: Top, log_weights: Reals) -> Top:
 
 
 def drawn_from(tops: Sequence[Weighted], rng: np.random.Generator) -> Integers:
-    """Return joint draws `(draws, n)` from a mixture of solutions, in random order."""
+    """Return joint draws `(draws, n)` of counts from a mixture of solutions, in random order."""
     if len(tops) == 1:
         return joint_draws(tops[0][1], tops[0][2], rng)
     return rng.permutation(np.concatenate([joint_draws(top, count, rng) for _, top, count in tops if count]))
@@ -143,7 +143,7 @@ def mixture_weights(tops: Sequence[Weighted]) -> Reals:
 
 
 def narrowest(factors: Factors, parts: Sequence[SubtreePart], tops: Sequence[Weighted]) -> type:
-    """Return the smallest integer type that holds all sums and squares of drawn leaves."""
+    """Return the smallest integer type that holds the largest possible sum or squared count of draws."""
     leaves = sum(parts[b].leaves for b in range(len(parts)))
     most = int(reach_all(uncoded(factors))[1][-leaves:].max(initial=0))
     total = max(int(top.messages.offset[0]) + len(array_of(top.messages.masses, 0)) for _, top, _ in tops)
@@ -152,7 +152,7 @@ def narrowest(factors: Factors, parts: Sequence[SubtreePart], tops: Sequence[Wei
 
 @dataclass(frozen=True, eq=False)
 class CutTree:
-    """A cut tree, with the executor that works on its parts.
+    """A tree that is cut into parts, with the executor that works on the parts.
 
     Attributes
     ----------
@@ -176,11 +176,11 @@ class CutTree:
 
     @property
     def roots(self) -> slice:
-        """Return the nodes that are leaves of the top and roots of parts."""
+        """Return the nodes at which the tree is cut: leaves of the upper tree, and roots of parts."""
         return slice(*self.cut.edges[[0, -1]].tolist())
 
     def look(self) -> Seen:
-        """Return windows and tilts of the top, given those of every part."""
+        """Return windows of counts and tilts for the tree above the parts, from a look at every part."""
         roots, n = self.roots, len(self.child_ptr) - 1
         soon, complete, every, each = np.zeros(n, bool), True, [], []
         alone = self._parts(np.zeros(n), np.zeros((n, PROBES)), np.zeros(n), self.tolerance, 1)
@@ -195,7 +195,7 @@ class CutTree:
         return Seen(soon, complete and hold_all(tilted), tilted, each)
 
     def up(self, seen: Seen, before: Reals | None = None) -> Top:
-        """Return the top solved with the parts' messages; parts whose windows are too narrow are solved again.
+        """Return the tree above the parts, solved with the messages of the parts.
 
         `before` is the evidence above the roots that was found with shallower tables.
         """
@@ -255,7 +255,7 @@ class CutTree:
         )
 
     def _short(self, solved: Solved, answers: Sequence[Any]) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
-        """Return a mask of the nodes with too short tables, and the sizes of windows below the top."""
+        """Return a mask of the nodes whose tables are too short, and the sizes of windows in the parts."""
         n, last = len(self.child_ptr) - 1, self.roots.stop
         short, sizes = np.zeros(n, bool), np.zeros(n, np.int32)
         short[:last] = too_short(top_of(self.child_ptr, self.cut), solved, self.tolerance)
@@ -268,7 +268,7 @@ class CutTree:
     def down(
         self, below: Top, tops: Sequence[Weighted], rng: np.random.Generator, progress: Progress
     ) -> tuple[Exact, Integers, float]:
-        """Return marginals of all nodes, draws `(draws, leaves)` of the last level, and a bound on the rounding error.
+        """Return marginals of all nodes, draws `(draws, leaves)` of the last level, and a bound on rounding.
 
         `tops` are the solutions that the top is a mixture of.
         """
@@ -287,7 +287,7 @@ class CutTree:
     def items(
         self, below: Top, tops: Sequence[Weighted], rng: np.random.Generator
     ) -> tuple[Sequence[tuple[SubtreePart, FromAbove]], Exact, type, float]:
-        """Return the inputs of `draw_part`, marginals of the top, the type of counts, and a bound on the top's rounding error."""
+        """Return the inputs of `draw_part` for every part, with marginals of the nodes above the parts."""
         from_top = [downward(*top[:3]) for _, top, _ in tops]
         kind = narrowest(self.factors, below.parts, tops)
         known = list(self._from_above(tops, from_top, rng, kind))
@@ -302,7 +302,7 @@ class CutTree:
         rng: np.random.Generator,
         kind: type = np.int64,
     ) -> Iterator[FromAbove]:
-        """Yield the top's message to each part, given the messages down the top; leaves are drawn with the number type `kind`."""
+        """Yield the message from above to each part, given the downward messages above the parts."""
         counts = drawn_from(tops, rng).T
         offsets = [top.messages.offset for _, top, _ in tops]
         roots = slice(*self.cut.edges[[0, -1]])
@@ -321,7 +321,7 @@ class CutTree:
         passes: int,
         tau: Sequence[Sequence[Reals]] = (),
     ) -> Sequence[SubtreePart]:
-        """Return the parts of the cut, made one at a time; each may drop its nodes' share of a tolerance.
+        """Return the parts of a cut tree as a sequence that makes each part when it is read.
 
         `tilts` and `asked` belong to all nodes down to the roots, `evidence_above` to the roots; `tau` comes from the first look.
         """

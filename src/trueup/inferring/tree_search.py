@@ -1,4 +1,4 @@
-"""Repeated solutions of a tree at different hyperparameters, with tables only as deep as each node needs."""
+"""Solutions of a tree at one hyperparameter after another, with tables only as deep as nodes need."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ DEEPEST_OF_KINDS, TRIES = WIDE + 1, 4
 
 
 class Attempt(NamedTuple, Generic[Outcome]):
-    """One attempt to solve a tree: leaves with too short tables, a function that solves it, and tilts for the next attempt."""
+    """One attempt to solve a tree, with a mask of the leaves whose tables end too soon."""
 
     soon: NDArray[np.bool_]
     complete: bool
@@ -65,7 +65,7 @@ class Attempt(NamedTuple, Generic[Outcome]):
 
 @dataclass(eq=False)
 class SolutionSearch:
-    """Repeated solutions of a tree, each started from the table depths and tilts of the one before.
+    """Repeated solutions of a tree, each starting from the tables and tilts of the one before.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class SolutionSearch:
         return self.state.child_ptr
 
     def of(self, sample: FamilySample) -> SolutionSearch:
-        """Return a search on a sample of the tree."""
+        """Return a search for solutions on a sample of the tree."""
         return SolutionSearch(
             sample, self.values, self.executor, self.wanted, last=self.last, tries=self.tries, work=self.work
         )
@@ -118,7 +118,7 @@ class SolutionSearch:
 
     @property
     def may_be_whole(self) -> bool:
-        """Return True if a cut tree is small enough to be solved whole when its parts cannot be solved."""
+        """Return True if a cut tree is small enough to be solved whole, should its parts fail."""
         return len(self.child_ptr) <= MOST_WHOLE_NODES
 
     @property
@@ -127,7 +127,7 @@ class SolutionSearch:
         return float(DEPTHS[self.reached])
 
     def for_kinds(self) -> SolutionSearch:
-        """Return the search for two kinds of parts, with shallower tables; one kind is used if they do not suffice."""
+        """Return the search for a prior with two kinds of parts, which allows only shallower tables."""
         return replace(self, last=DEEPEST_OF_KINDS, tries=TRIES)
 
     def whole(self, tolerance: float, passes: int = MOST_PASSES) -> Solved:
@@ -153,7 +153,7 @@ class SolutionSearch:
             return -np.inf
 
     def by_parts(self, cut: Partition, tolerance: float, most_lost: float = np.inf) -> Top:
-        """Return the top of a cut tree, solved with the messages of the parts."""
+        """Return the tree above the parts, solved with the messages of the parts."""
         above: list[NDArray] = []  # what shallower tables said of it
         splits = tuple(map(coded, self.splits or no_splits(len(self.depth))))
         self.splits = None if self.splits is None else splits  # pyright: ignore[reportAttributeAccessIssue]
@@ -181,7 +181,7 @@ class SolutionSearch:
         return self._deepened(tables, attempt, lambda top: top.short, tolerance, most_lost)
 
     def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
-        """Return the whole tree solved at some hyperparameters, with new tilts."""
+        """Return the whole tree solved at given hyperparameters."""
         self.splits, self.start = splits.parameters(theta), None
         before = self.depth
         self.depth = before.copy()
@@ -191,7 +191,7 @@ class SolutionSearch:
             self.depth = before  # what one point far off takes, the next ones do not
 
     def objective(self, splits: Splits, progress: Progress) -> Objective:
-        """Return a function that computes log density, gradient and posterior counts at given hyperparameters."""
+        """Return a function of the hyperparameters: log density, gradient, and posterior counts."""
 
         evaluations = count(1)
 
@@ -230,7 +230,7 @@ class SolutionSearch:
         tolerance: float,
         most_lost: float = np.inf,
     ) -> Outcome:
-        """Return a solution with tables that are deepened until the mass left out is within the tolerance.
+        """Return a solution whose tables are deepened until the mass left out is within the tolerance.
 
         It gives up once nearly all mass was dropped `most_lost` times in a row.
         """

@@ -1,4 +1,4 @@
-"""A tree problem with its prior: tables of likelihood and prior for every node, and errors for impossible values.
+"""A tree problem with its prior: tables of likelihood and prior, and errors for impossible values.
 
 Attainable sums of a tree whose leaves take some counts only: a prior with holes, and an invariant.
 A set of counts is a whole number whose bit k says that k is in it. The sums of one count of each of two sets are the
@@ -38,7 +38,7 @@ MOST_ENTRIES = 1 << 28
 
 @dataclass(frozen=True, eq=False)
 class TreeState:
-    """A tree problem with its prior, and the cut of a large tree.
+    """A tree problem with its prior, and the cut into parts if the tree is large.
 
     Attributes
     ----------
@@ -57,21 +57,21 @@ class TreeState:
         return self.problem.child_ptr
 
     def flat_given_bounds(self, values: NDArray) -> TreeState:
-        """Return the state with a prior under which the total is flat despite bounds of places, where that applies."""
+        """Return the problem with a prior that keeps the total flat despite bounds of places."""
         return replace(self, total=total_of_tree(self.problem, self.prior, values))
 
     def add_prior(self, table: FactorTable, depth: float) -> None:
-        """Add the prior on the finest cells, or on their total, to the tables of nodes."""
+        """Add the prior of the finest cells, or of their total, to the tables of the nodes."""
         table.add_prior(self.prior, self.problem.nested.nodes[-1], depth)
         if self.total is not None:
             table.add_masses("total given bounds", self.total[1], np.zeros(1, np.int64), self.total[0])
 
     def refuse_impossible(self, values: NDArray) -> None:
-        """Refuse bounds that contradict each other, and name the place."""
+        """Refuse bounds that contradict each other, with an error that names the place."""
         self._refuse_empty(*self.problem.whole_bounds(values), "the invariants and bounds")
 
     def refuse_contradiction(self, values: NDArray, factors: Factors) -> None:
-        """Refuse bounded noise, bounded priors and rules that together allow no counts, and name the place."""
+        """Refuse bounds, priors and rules that allow no counts, with an error that names the place."""
         ends = factors.start[1:] - factors.start[:-1]
         closed = factors.open_ended[factors.table] == 0
         node = np.repeat(np.arange(len(factors.lower)), np.diff(factors.ptr))[closed]
@@ -84,7 +84,7 @@ class TreeState:
     def _refuse_holes(
         self, factors: Factors, node: NDArray, row: NDArray, lower: NDArray, upper: NDArray
     ) -> None:
-        """Refuse exact sums that no counts allowed by the prior can have."""
+        """Refuse exact sums that cannot be reached by counts which the prior allows."""
         allowed: dict[int, NDArray] = {}
         for v, i in zip(node.tolist(), row.tolist(), strict=True):
             log = factors.log[factors.start[factors.table[i]] : factors.start[factors.table[i] + 1]]
@@ -113,20 +113,20 @@ class TreeState:
 
     @property
     def deepest_top(self) -> int:
-        """Return the last level that the top may include: the one above the cut of a large tree."""
+        """Return the last level that the tree above the parts may include."""
         nested = self.problem.nested
         if self.cut is None:
             return len(nested.margins) - 1
         return int(np.searchsorted(nested.level_ptr, self.cut.edges[0]) - 1)
 
     def cut_below(self, level: int, size: int) -> Partition | None:
-        """Cut a tree below a top with the levels up to `level`, into parts of `size` nodes; return None at the last level."""
+        """Return the cut of a tree below a level into parts of `size` nodes, or None at the last level."""
         nested = self.problem.nested
         last = len(nested.margins) - 1
         return cut_at(nested.child_ptr, nested.level_ptr, level, size) if 0 < level < last else None
 
     def factors(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
-        """Return tables of likelihood and prior of all nodes, each to the node's depth; None if they do not fit in memory."""
+        """Return tables of likelihood and prior of all nodes, or None if they do not fit in memory."""
         found = self.tables(values, depth, splits)
         return (
             None
@@ -135,7 +135,7 @@ class TreeState:
         )
 
     def tables(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
-        """Return tables of likelihood and prior of all nodes, without the normalising factors for two kinds of parts."""
+        """Return tables of likelihood and prior of all nodes, as a prior with one kind of parts needs."""
         problem = self.problem
         table = FactorTable(*problem.whole_bounds(values))
         try:
@@ -157,7 +157,7 @@ class TreeState:
         return factors if self._entries(low, high) <= MOST_ENTRIES else None
 
     def windows(self, values: NDArray, depth: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the windows `(nodes,)` that tables to each node's depth will have, without making any table."""
+        """Return the first and last count `(nodes,)` that the tables of each node will hold."""
         problem = self.problem
         low, high = problem.whole_bounds(values)
         for header, nodes, part in zip(problem.headers, problem.nodes, problem.parts(values)):
@@ -168,7 +168,7 @@ class TreeState:
         return bounds(problem.child_ptr, low, high)
 
     def _entries(self, low: NDArray, high: NDArray) -> int:
-        """Return the largest number of leaves' table entries that are in memory at the same time."""
+        """Return the largest number of leaves' table entries that are in memory together."""
         edges = self.cut.leaves if self.cut else self.problem.nested.level_ptr[-2:]
         before = np.concatenate([[0], np.cumsum((high - low + 1).clip(0))])
         return int(np.diff(before[edges]).max())
@@ -183,7 +183,7 @@ class TreeState:
 
 
 def reach_of(law: Law, published: NDArray, depth: float | NDArray) -> tuple[NDArray, NDArray]:
-    """Return the least and largest true count whose likelihood is at least `exp(-depth)` of the maximum."""
+    """Return the least and largest true count with at least `exp(-depth)` of the largest likelihood."""
     least, most = (np.asarray(side, np.int64) for side in law.bounds(published))
     if law.additive and (form := law.form) is not None:
         slope, curve = form.slope, form.curvature
@@ -195,7 +195,7 @@ def reach_of(law: Law, published: NDArray, depth: float | NDArray) -> tuple[NDAr
 
 
 def _reach(law: Law, depth: float) -> float:
-    """Return the noise with a mass of `exp(-depth)` times that at zero, found by doubling, for laws without a formula."""
+    """Return noise whose mass is at most `exp(-depth)` of that at zero, found by doubling."""
     wide, top = 1.0, float(law.logpmf(np.zeros(1))[0])
     while wide < OPEN and top - float(law.logpmf(np.full(1, wide))[0]) < depth:
         wide *= 2
@@ -205,7 +205,7 @@ def _reach(law: Law, depth: float) -> float:
 def _cut_ends(
     published: NDArray, wide: float | NDArray, least: NDArray, most: NDArray
 ) -> tuple[NDArray, NDArray]:
-    """Return windows without the counts that are further from the published value than a given distance."""
+    """Return bounds on counts, narrowed to a given distance from the published values."""
     return (
         np.maximum(least, np.floor(published - wide).astype(np.int64)),
         np.minimum(most, np.ceil(published + wide).astype(np.int64)),
@@ -219,7 +219,7 @@ MAX_SHIFTED_BITS = 2_000_000_000
 def nothing_attained(
     child_ptr: NDArray, low: NDArray, high: NDArray, allowed: Mapping[int, NDArray]
 ) -> int | None:
-    """Return the first node whose range holds no possible sum of its leaves' counts; None if none is found.
+    """Return the first node whose range contains no possible sum of its leaves, or None.
 
     Parameters
     ----------
@@ -275,12 +275,12 @@ def _sums_between(counts: int, low: int, high: int) -> int:
 
 
 def holds_all_levels(nested: NestedTree) -> bool:
-    """Return True if the totals of every level are among the margins."""
+    """Return True if the margins include the totals of every level."""
     return {Margin(level) for level in nested.cells.tree.levels} <= set(nested.margins)
 
 
 def by_margin(nested: NestedTree, start: NDArray, offset: NDArray, masses: NDArray) -> dict:
-    """Return a dict of the marginals by margin, in the order of each margin's groups."""
+    """Return a dict of marginals by margin, each in the order of its margin's groups."""
     result = {}
     for margin, nodes in zip(nested.margins, nested.nodes):
         sizes = np.diff(start)[nodes]

@@ -1,4 +1,4 @@
-"""Time limits of exact messages on a large tree, and samples of it for estimating hyperparameters.
+"""Time limits of exact messages on a large tree, and samples of the tree for hyperparameters.
 
 *Limits.* Passes are counted beforehand, time is read between evaluations.
 
@@ -58,7 +58,7 @@ times as much of one is counted: in others kernels are compiled, or other work s
 
 
 class TooCostly(Exception):
-    """Exact messages that would cost more than allowed."""
+    """The exception for exact messages that would take longer than allowed."""
 
 
 @dataclass(eq=False)
@@ -86,26 +86,26 @@ class AllowedWork:
 
     @classmethod
     def of(cls, nodes: int, deadline: Deadline) -> AllowedWork:
-        """Return the time allowed for a tree with a given number of nodes."""
+        """Return the time allowed for exact messages on a tree with a given number of nodes."""
         return cls(BASE_SECONDS + SECONDS_A_NODE * nodes**1.5, deadline, GRID_TIME_SHARE, MAX_DEPTHS_TRIED)
 
     def refuse_wide(self, low: NDArray, high: NDArray) -> None:
-        """Refuse exact tables for leaves that are so uncertain that grids are cheaper."""
+        """Refuse exact tables of leaves that are so uncertain that grids are cheaper."""
         if np.isfinite(self.seconds) and np.median(np.asarray(high, float) - low) > GRID_WINDOW_COUNTS:
             raise TooCostly
 
     def begin_pass(self, multiplications: float) -> None:
-        """Refuse one more upward pass if it would take longer than the time allowed."""
+        """Refuse one more upward pass if it would exceed the time allowed."""
         if multiplications > MULTIPLICATIONS_PER_SECOND * min(self.seconds, self.deadline.left(self.share)):
             raise TooCostly
 
     @property
     def usual(self) -> float:
-        """Return the shortest time (seconds) of the latest points of the hyperparameters; 0 if there are none."""
+        """Return the shortest time (seconds) of the latest evaluations of hyperparameters, 0 at first."""
         return min(self.times[-JUDGED:], default=0.0)
 
     def end_evaluation(self) -> None:
-        """Record the time of one point of the hyperparameters; refuse to go on if all points are predicted to take too long."""
+        """Record the time of an evaluation of hyperparameters, and stop if all will take too long."""
         now = time.process_time()
         if self.ended is not None:
             self.times.append(now - self.ended)
@@ -119,7 +119,7 @@ class AllowedWork:
 def in_turn(
     thetas: Reals, deadline: Deadline, progress: Progress, drawn_in: float
 ) -> Iterator[tuple[int, Reals]]:
-    """Yield number and hyperparameters of each point of a mixture, and announce the remaining time from the second on.
+    """Yield number and hyperparameters of each integration point, and announce the time that remains.
 
     Drawing takes as long as `drawn_in` points.
     """
@@ -132,7 +132,7 @@ def in_turn(
 
 
 def spent_exactly(deadline: Deadline) -> ConvergenceError:
-    """Return the error for exact messages that were requested but take too long."""
+    """Return the error for exact messages that were requested but would take too long."""
     return ConvergenceError(
         f"exact inference would take longer than the {deadline.allowed / 60:g} minutes allowed",
         remedy="give tier = 'approximate', or allow more `minutes`",
@@ -140,7 +140,7 @@ def spent_exactly(deadline: Deadline) -> ConvergenceError:
 
 
 def pass_cost(child_ptr: Integers, low: NDArray, high: NDArray) -> float:
-    """Return an estimate of the number of multiplications of one upward pass through a tree with windows `low..high`.
+    """Return the estimated number of multiplications in one upward pass through a tree.
 
     Examples
     --------
@@ -168,7 +168,7 @@ GOLDEN, MOST_OVER = (5**0.5 - 1) / 2, 2
 
 @dataclass(frozen=True, eq=False)
 class FamilySample(TreeState):
-    """A sample of a tree problem, without the descendants of some nodes.
+    """A sample of a tree problem, which leaves out the descendants of some nodes.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ class FamilySample(TreeState):
 
     @classmethod
     def of(cls, state: TreeState, enough: int) -> FamilySample | None:
-        """Return a sample with about `enough` counts on each level at most; None if the tree is small enough."""
+        """Return a sample with at most about `enough` counts on each level, or None for a small tree."""
         nested = state.problem.nested
         if np.diff(nested.level_ptr).max() <= enough:
             return None
@@ -217,7 +217,7 @@ class FamilySample(TreeState):
         )
 
     def factors(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
-        """Return the sample's tables as `TreeState.factors` does, with bounds from the nodes that are left out."""
+        """Return the tables of the sampled nodes, with bounds that the omitted nodes imply."""
         key = id(values), depth.tobytes()
         if (
             key not in self._made
@@ -234,7 +234,7 @@ class FamilySample(TreeState):
 
     @cached_property
     def _made(self) -> dict[tuple[int, bytes], Factors | None]:
-        """Return the cache of the tables made last, without splits."""
+        """Return a cache of the last tables, which do not include the prior's splits."""
         return {}
 
     def _without_splits(self, values: NDArray, depth: NDArray) -> Factors | None:
@@ -249,7 +249,7 @@ class FamilySample(TreeState):
         """Do nothing, because contradictions are found when the whole tree is solved."""
 
     def record(self, splits: Splits) -> dict[str, list[int]]:
-        """Return, by concentration, the number of parts with siblings in the sample and in the whole tree."""
+        """Return, for each concentration, the numbers of parts in the sample and in the whole tree."""
         used, every = self.splits(splits).families(), splits.families()
         return {
             str(margin): [int(some), int(all_)]

@@ -1,4 +1,4 @@
-"""Markov chains on the tables of a problem: starts, adaptation, and convergence diagnostics."""
+"""Markov chains on the tables of a problem: starting tables, adapted moves, and diagnostics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SURVEYED_MOVES_PER_PATTERN = 300
 
 @dataclass(eq=False)
 class Walk:
-    """The Markov chains on the tables of one problem, with their states and adapted moves.
+    """The Markov chains on the tables of one problem, with their current tables and adapted moves.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Walk:
 
     @property
     def connected(self) -> bool:
-        """Return True if the moves provably reach every table, and each component was seen to move."""
+        """Return True if the moves are proved to reach every table, and every component has moved."""
         left = self.left
         return self.joined.known and left is not None and all(left[own].any() for own in self.joined.pieces)
 
@@ -92,7 +92,7 @@ class Walk:
         rngs,
         deadline: Deadline | None = None,
     ) -> Walk:
-        """Return the chains of a problem, with chosen moves and dispersed starting tables."""
+        """Return the Markov chains of a problem, with chosen moves and dispersed starting tables."""
         active = np.flatnonzero(problem.box[0] < problem.box[1])
         level = state.cells.tree.level
         margins = (*(h.margin for h in state.headers), *(b.margin for b in state.constraints.bounds))
@@ -110,24 +110,24 @@ class Walk:
 
     @property
     def tuning(self) -> Tuning:
-        """Return the adapted settings of the moves, which change only between runs."""
+        """Return the adapted settings of the moves, which are constant within a run."""
         return Tuning(self.spans, self._turns(), self._chances())
 
     def _turns(self) -> NDArray[np.int64]:
-        """Return the active cells, each repeated in proportion to its variance, because wide posteriors need more steps."""
+        """Return the active cells, each repeated in proportion to its posterior variance."""
         active = self.moves.active
         variance = self.spans[active] ** 2
         often = np.maximum(variance / variance.mean(), MIN_RELATIVE_TURNS)
         return np.repeat(active, np.rint(FINENESS * often).astype(np.int64))
 
     def _chances(self) -> NDArray:
-        """Return cumulative probabilities of the patterns of moves; patterns that break exact rows have none."""
+        """Return cumulative probabilities of the patterns of moves, 0 for patterns that break exact rows."""
         may = self.shares > 0
         worth = np.where(may, self.worth, 0.0)
         return np.cumsum(worth / worth.sum() + may / may.sum())
 
     def run(self, count: int, thin: int, tell: Progress = lambda done, of: None) -> NDArray[np.int64]:
-        """Return tables `(chains, count, n)` from all chains, which continue from their last states."""
+        """Return tables `(chains, count, n)` from all chains, which continue from their current tables."""
         _, _, tuning = self.problem.rows, self.problem.fixed, self.tuning  # made before threads
         chains = len(self.points)
         tables = np.zeros((chains, count, self.problem.n), np.int64)
@@ -150,7 +150,7 @@ class Walk:
         return tables
 
     def _chain(self, chain: int, tuning: Tuning, thin: int, out: NDArray, done: list[int]) -> NDArray:
-        """Write the tables of one chain to `out`, some draws at a time; return a tally of its moves."""
+        """Write the tables of one chain to `out`, and return a tally of its moves."""
         drawn, some, tally = 0, 1, np.zeros((3, len(self.shares)))
         while drawn < len(out) and not self.stopped:
             began, count = time.monotonic(), min(some, len(out) - drawn)
@@ -171,11 +171,11 @@ class Walk:
 
     @property
     def sweeps_at_once(self) -> int:
-        """Return the number of sweeps that make one recorded sweep: those of all rungs between two exchanges."""
+        """Return the number of sweeps for each recorded one, which is larger with relaxed copies."""
         return SWEEPS * len(self.ladders[0].rungs) if self.ladders else 1
 
     def relax(self) -> bool:
-        """Give each chain relaxed copies if that may help; return True if it was done now."""
+        """Give each chain relaxed copies if that may help, and return True if they were added."""
         if self.ladders or not may_relax(self.problem.rows):
             return False
         rungs = rungs_of(self.problem.rows)
@@ -183,17 +183,17 @@ class Walk:
         return True
 
     def warm_up(self) -> None:
-        """Make a few short runs, which adapt the size of each cell's moves and the choice of patterns."""
+        """Make short runs to adapt the size of each cell's moves and the choice of patterns."""
         for _ in range(WARM_UP_RUNS):
             self.tune(self.run(25, 2))
 
     def tune(self, run: NDArray[np.int64]) -> None:
-        """Adapt the size of moves to a run, and prefer patterns that move cells far."""
+        """Adapt the size of moves to a run, and prefer patterns of moves that change counts most."""
         self.spans = np.maximum(2 * run.astype(float).std(axis=(0, 1)), 1.0)
         self.worth = self.far / np.array([1, 2, 4, 4])[self.moves.kinds] + 1e-12
 
     def diagnosed(self, run: NDArray[np.int64], thin: int) -> tuple[dict[str, Any], float]:
-        """Return the diagnostics of a run, and the factor by which it is too short."""
+        """Return a run's convergence diagnostics, and the factor by which the run is too short."""
         watched = np.concatenate([run[:, :, self.moves.active], self._sums(run)], axis=2)
         r_hat, ess = diagnose(watched)
         tails = tail_sizes(watched)
@@ -224,13 +224,13 @@ class Walk:
         return found, float(max(AIMED_EFFECTIVE_SIZE / ess.min(), AIMED_EFFECTIVE_SIZE / 4 / tails.min()))
 
     def _sums(self, run: NDArray[np.int64]) -> NDArray:
-        """Return the draws of monitored sums, which may mix differently from single cells."""
+        """Return the draws of the monitored sums in a run."""
         flat = run.reshape(-1, run.shape[2])
         return np.asarray((self.watched @ flat.T).T).reshape(*run.shape[:2], -1)
 
 
 def _watched(state: LinearProblem) -> Any:
-    """Return rows of the sums that diagnostics monitor: totals of all places, also by each attribute, and measured sums."""
+    """Return a row for each monitored sum: totals of places, also by attribute, and measured sums."""
     cells = state.cells
     kept = cells.coarsest.attributes
     each = [(), *((a.name,) for a in cells.attributes if a.partition)]

@@ -1,4 +1,4 @@
-"""Exact posteriors of components for which all tables can be listed, or only the sum of the counts is known.
+"""Exact posteriors of components without Markov chains: all tables listed, or the law of one sum.
 
 *Few tables* are all listed and weighed, component by component.
 
@@ -28,7 +28,7 @@ MOST_MASSES = 1 << 22
 
 
 class Weighed(NamedTuple):
-    """All tables of a component, with their weights.
+    """All tables of counts of one component, with their posterior probabilities.
 
     Attributes
     ----------
@@ -45,13 +45,13 @@ class Weighed(NamedTuple):
     masses: NDArray[np.float64]
 
     def draw(self, draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return independent draws `(draws, f)` of the component's free cells."""
+        """Return independent draws `(draws, f)` of the counts of the component's free cells."""
         at = np.searchsorted(np.cumsum(self.masses), rng.random(draws), side="right")
         return self.tables[np.minimum(at, len(self.tables) - 1)]
 
 
 def weigh(part: IndependentPart, most: int) -> Weighed | None:
-    """Return all tables of a component with their weights; None if there are more than `most`.
+    """Return all tables of a component with their probabilities, or None if there are more than `most`.
 
     No table has a probability where none is possible: then there are none.
     """
@@ -73,7 +73,7 @@ def drawn(
     draws: int,
     rng: np.random.Generator,
 ) -> Drawn:
-    """Return exact marginals of the margins, a mode, and independent draws, from all components of a problem.
+    """Return exact marginals, a mode and independent draws, from the tables of all components.
 
     `fixed` `(n,)` holds the counts of all other cells.
     """
@@ -99,7 +99,7 @@ def drawn(
 def listed_marginals(
     cells: Cells, margin: Margin, fixed: NDArray[np.int64], parts: Sequence[Weighed]
 ) -> Marginals | None:
-    """Return probabilities of every group of a margin, as sums over independent components.
+    """Return the probabilities of the counts in every group of a margin, or None if too many.
 
     Returns
     -------
@@ -132,7 +132,7 @@ MAX_EXACT_SUM = 1 << 52
 
 
 class SpreadSum(NamedTuple):
-    """The law of a component's sum of counts.
+    """The posterior law of the sum of a component's counts.
 
     Attributes
     ----------
@@ -149,14 +149,14 @@ class SpreadSum(NamedTuple):
     masses: NDArray[np.float64]
 
     def draw(self, draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return independent draws `(draws, k)` of the component's cells."""
+        """Return independent draws `(draws, k)` of the counts of the component's cells."""
         at = np.searchsorted(np.cumsum(self.masses), rng.random(draws), side="right")
         sums = self.low + np.minimum(at, len(self.masses) - 1)
         return rng.multinomial(sums, rng.dirichlet(np.ones(len(self.cells)), draws))
 
 
 def spread_sum(part: IndependentPart) -> SpreadSum | None:
-    """Return the law of a component's sum of counts; None if other rules hold, or the law is too wide for a table.
+    """Return the law of a component's sum of counts; None if it has other rules or is too wide.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def spread_sum(part: IndependentPart) -> SpreadSum | None:
 
 
 def _bounds(rows: Rows) -> tuple[int, int] | None:
-    """Return the least and the largest sum that the rows allow; None if there is none."""
+    """Return the least and the largest sum that the rows allow, or None if they allow none."""
     factors = rows.factors
     low = int(np.ceil(max(0.0, factors[:, LOW].max())))
     high = int(np.floor(min(factors[:, HIGH].min(), MAX_EXACT_SUM)))
@@ -191,7 +191,7 @@ def _bounds(rows: Rows) -> tuple[int, int] | None:
 
 
 def _window(log, low: int, high: int) -> tuple[int, int] | None:
-    """Return the first and last position of log masses within `SUM_DEPTH_NATS` of the largest; None if there are too many.
+    """Return the first and last sum of notable log mass, or None if there are too many between them.
 
     A concave sequence rises up to its mode and falls from there: both ends and the mode are found by halving.
     """
@@ -206,7 +206,7 @@ def _window(log, low: int, high: int) -> tuple[int, int] | None:
         return float(log(np.array([t]))[0])
 
     def below(t: int, enough: float) -> int:
-        """Return a sum beyond t whose log mass is below `enough`, found by doubling."""
+        """Return a sum beyond t whose log mass is below `enough`."""
         step = 1
         while t + step < high and at(t + step) >= enough:
             step *= 2

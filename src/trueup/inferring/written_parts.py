@@ -1,4 +1,4 @@
-"""Writing of posteriors by parts: instructions for the workers' tables, and the driver's collection of their results."""
+"""Writing of posteriors by parts: the tables that workers write, and the collection of their results."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ NO_AREAS = AreaParts(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class Means(NamedTuple):
-    """Posterior means of a margin, in the form that `conflicts` reads."""
+    """Posterior means of a margin's counts, in the form that `conflicts` reads."""
 
     mean: NDArray
 
 
 @dataclass(frozen=True, eq=False)
 class WantedAreas:
-    """Areas that cut across the hierarchy, and the margin of the last level that is summed over each area."""
+    """Areas that cut across the hierarchy, and the table that is summed over each of them."""
 
     cells: Cells
     table: AreaTable
@@ -54,24 +54,24 @@ class WantedAreas:
 
     @classmethod
     def of(cls, cells: Cells, table: AreaTable) -> WantedAreas:
-        """Return areas with the attributes that are asked for; refuse to sum over an attribute whose values overlap."""
+        """Return areas with the requested attributes. Refuse sums over an attribute whose values overlap."""
         margin = cells.margin(Margin(cells.tree.levels[-1], table.by))
         refuse_overlapping(cells, margin)
         return cls(cells, table, margin)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the numbers of areas and of each kept attribute's values."""
+        """Return the number of areas, followed by the number of values of each requested attribute."""
         return (len(self.table.names), *self.cells.margin_shape(self.margin)[1:])
 
     @cached_property
     def by_place(self) -> tuple[Integers, Integers]:
-        """Return the places of all pairs of area and place in ascending order, and the positions of these pairs."""
+        """Return the place of every pair of area and place, sorted, and the order that sorts the pairs."""
         order = np.argsort(self.table.leaf, kind="stable")
         return self.table.leaf[order], order
 
     def of_cells(self, cells: Integers) -> AreaParts:
-        """Return pairs of finest cells and the areas that contain them."""
+        """Return pairs of a finest cell and an area that contains it."""
         places, *values = np.unravel_index(cells, self.cells.shape)
         leaf, order = self.by_place
         first, last = (np.searchsorted(leaf, places, side) for side in ("left", "right"))
@@ -84,7 +84,7 @@ class WantedAreas:
 
 @dataclass(frozen=True, eq=False)
 class WantedTables:
-    """The source of a posterior by parts, and the tables to write.
+    """The tables to write about a posterior that is computed by parts.
 
     Attributes
     ----------
@@ -107,19 +107,19 @@ class WantedTables:
 
 @dataclass(frozen=True, eq=False)
 class WrittenParts(WantedTables):
-    """The tables of a tree's posterior by parts, and the approximate number of cells in a file."""
+    """The tables to write about a tree's posterior that is computed by parts."""
 
     found: SolvedTree
     most: int
 
     @property
     def nested(self) -> NestedTree:
-        """Return the tree of margins."""
+        """Return the tree of nested margins."""
         return self.found.search.state.problem.nested
 
     @cached_property
     def groups(self) -> list[Integers | None]:
-        """Return, for each margin, the group of every node; None if nodes and groups have the same order."""
+        """Return, for each margin, the group of every node, or None if both are in the same order."""
         starts = zip(self.nested.orders, self.nested.level_ptr)
         return [
             None if order is None else np.argsort(order - start, kind="stable") for order, start in starts
@@ -128,7 +128,7 @@ class WrittenParts(WantedTables):
     def write(
         self, folder: Path, executor: KeptExecutor, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Write draws, summaries and areas; return the record of the draws."""
+        """Write draws, summaries and areas, and return the record of the draws."""
         top = self.found.top
         assert top is not None
         items, exact, _, moved = top.tree.items(top, self.found.tops, rng)
@@ -166,7 +166,7 @@ class WrittenParts(WantedTables):
     def _labels(
         self, cut: Partition, blocks: range, number: int
     ) -> tuple[list[NodeTable], NodeTable | None, AreaParts]:
-        """Return the tables of some parts' summaries and draws, and the areas in which the parts' leaves lie."""
+        """Return the tables to write about some parts, and the areas in which the parts' leaves lie."""
         nodes, starts, tables = nodes_of(self.nested.child_ptr, cut, blocks), self.nested.level_ptr, []
         name, order, groups = f"part-{number:05d}.parquet", nodes, nodes
         for at, margin in enumerate(self.nested.margins):
@@ -182,12 +182,12 @@ class WrittenParts(WantedTables):
         return tables, drawn if self.keep_draws else None, areas
 
     def _groups(self, at: int, nodes: Integers) -> Integers:
-        """Return the groups of some nodes of a margin."""
+        """Return the groups of a margin to which given nodes belong."""
         places, groups = nodes - self.nested.level_ptr[at], self.groups[at]
         return places if groups is None else groups[places]
 
     def _columns(self, margin: Margin, groups: Integers, *, named: bool = False) -> dict[str, NDArray]:
-        """Return key and attribute columns of some groups of a margin, with readable names if requested."""
+        """Return key and attribute columns of some groups of a margin, with names if requested."""
         cells, tree = self.measured.cells, self.measured.cells.tree
         at, (places, *values) = tree.level(margin.level), np.unravel_index(groups, cells.margin_shape(margin))
         keys = place_keys(tree, at, places) | (readable_names(tree, at, places) if named else {})
@@ -196,7 +196,7 @@ class WrittenParts(WantedTables):
         }
 
     def _write_top(self, folder: Path, exact: Exact, count: int) -> NDArray:
-        """Write the summaries of the margins above the parts; return the means of these `count` nodes."""
+        """Write the summaries of the margins above the parts, and return their posterior means."""
         found = Marginals.of_some(exact, np.arange(count))
         figures, starts = found.describe(self.level), self.nested.level_ptr
         (folder / "summary").mkdir(exist_ok=True)
@@ -211,7 +211,7 @@ class WrittenParts(WantedTables):
 def write_drawn_areas(
     folder: Path, areas: WantedAreas, sums: Integers, level: float, *, independent: bool
 ) -> None:
-    """Write the table of areas, from draws `(rows, draws)` of their sums."""
+    """Write the table of areas, from draws `(rows, draws)` of the areas' counts."""
     figures = describe_draws(sums.T[None], level, independent=independent)
     write_parquet(folder / "areas.parquet", labels_of_areas(areas.cells, areas.margin, areas.table) | figures)
 
@@ -219,7 +219,7 @@ def write_drawn_areas(
 def manifest_of(
     folder: Path, measured: Measurements, drawn: Drawn, method: Mapping[str, Any], level: float
 ) -> dict[str, Any]:
-    """Write the places, and return the manifest of a folder; `drawn` holds posterior means alone."""
+    """Write the table of places, and return the manifest of the folder."""
     checked = conflicts(measured, drawn)
     given = measured.cells, drawn, method, measured.digest, level
     posterior = Posterior(*given, conflicts=checked, spec=measured.spec)
@@ -231,5 +231,5 @@ def manifest_of(
 
 
 def nodes_of(child_ptr: Integers, cut: Partition, blocks: range) -> Integers:
-    """Return all nodes of the given parts, part by part."""
+    """Return the nodes of the given parts, part by part."""
     return np.concatenate([subtrees(child_ptr, *cut.edges[b : b + 2])[0] for b in blocks])

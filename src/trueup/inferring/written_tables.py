@@ -1,4 +1,4 @@
-"""Writing of a histogram's posterior by parts: the workers' tables, and the driver's collection of their results.
+"""Writing of a histogram's posterior by parts: workers' tables, and the collection of their results.
 
 The posterior of a family by parts as a folder: parts are drawn by workers, tables are written from all draws together.
 """
@@ -42,7 +42,7 @@ MIN_LISTED_ESS = 100.0
 
 @dataclass(frozen=True, eq=False)
 class PlacesGiven:
-    """Some parts of a histogram, and the tables that are to be written about them.
+    """The task of drawing some parts of a histogram and writing tables about them.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class PlacesGiven:
 
 
 class PlacesDrawn(NamedTuple):
-    """The drawn tables, sums and roots of some parts of a histogram.
+    """The files written about some parts of a histogram, with sums and draws of their counts.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class PlacesDrawn(NamedTuple):
 
 
 def draw_places(given: PlacesGiven) -> PlacesDrawn:
-    """Draw the tables of some parts one after the other; return the files with their summaries, and sums over areas."""
+    """Draw the tables of some parts one after the other, and return the files about them."""
     every = [part.constraints.cells for part, _ in given.parts]
     edges = np.cumsum([0, *(cells.n for cells in every)])
     counts = np.empty((len(given.parts[0][1]), edges[-1]), np.int32)
@@ -115,7 +115,7 @@ def draw_places(given: PlacesGiven) -> PlacesDrawn:
 
 
 def _figures(posterior: Posterior, margin: Margin) -> Columns:
-    """Return the summary figures of a table, computed for some draws at a time."""
+    """Return the summary figures of a table, computed for some draws at a time to save memory."""
     cells, draws = posterior.cells, posterior.draws[0]
     if margin.level == cells.tree.levels[-1]:
         return posterior.figures(margin)
@@ -145,21 +145,21 @@ def _files(
 
 @dataclass(frozen=True, eq=False)
 class WrittenHistogram(WantedTables):
-    """The tables of a histogram's posterior by parts, its cut, and the means of every table."""
+    """The tables to write about a histogram's posterior that is computed by parts."""
 
     cut: CutHistogram
     means: dict[Margin, NDArray] = field(default_factory=dict)
 
     @property
     def below(self) -> list[Margin]:
-        """Return the tables at and below the level of parts, whose summaries the parts write."""
+        """Return the margins at or below the level of the parts, whose summaries the parts write."""
         tree = self.cut.cells.tree
         return [m for m in self.cut.margins if tree.level(m.level) >= self.cut.level]
 
     def write(
         self, folder: Path, executor: KeptExecutor, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Write draws, summaries and areas; return the record of the draws."""
+        """Write draws, summaries and areas, and return the record of the draws."""
         cut, tree = self.cut, self.cut.cells.tree
         seeds = rng.bit_generator.seed_seq.spawn(1 + tree.sizes[cut.level])  # pyright: ignore[reportAttributeAccessIssue]
         announce(progress, f"drawing tables of '{tree.levels[cut.level]}'")
@@ -188,7 +188,7 @@ class WrittenHistogram(WantedTables):
         return self._drawn(above.record, float(np.sqrt(np.mean(off**2))), few)
 
     def _given(self, k: int, above: NDArray, seeds: Sequence[np.random.SeedSequence]) -> PlacesGiven:
-        """Return the parts that task number `k` draws, with draws of the tables at the parts' roots."""
+        """Return the task number `k`: its parts, with draws of the tables at the parts' roots."""
         cut, (first, last) = self.cut, self.cut.runs[k]
         parts = [(cut.part(p, seeds[p]), above[:, p]) for p in range(first, last)]
         ends = cut.cells.tree.leaf_ptr(cut.level)[[first, last]] * cut.columns
@@ -196,7 +196,7 @@ class WrittenHistogram(WantedTables):
         return PlacesGiven(parts, self.below, areas, self.level, k, self.keep_draws)
 
     def _write_above(self, folder: Path, roots: NDArray) -> None:
-        """Write the tables of the levels above the parts, from sums of the parts' draws."""
+        """Write the tables of the levels above the parts, as sums of the parts' draws."""
         cells, levels = self.cut.cells, self.cut.cells.tree.levels
         some = Cells(cells.tree.branch(0, 0, 1, self.cut.level), cells.attributes)
         posterior = Posterior(some, Drawn(roots.reshape(1, len(roots), -1), False), {}, "", self.level)
@@ -232,14 +232,14 @@ class WrittenHistogram(WantedTables):
 
 @dataclass(frozen=True, eq=False)
 class WrittenFamily(WantedTables):
-    """The tables of a family's posterior by parts, and its cut."""
+    """The tables to write about the posterior, by parts, of a family of tables."""
 
     cut: CutFamily
 
     def write(
         self, folder: Path, executor: KeptExecutor, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Write draws, summaries and areas; return the record of the draws."""
+        """Write draws, summaries and areas, and return the record of the draws."""
         cut, tree = self.cut, self.cut.cells.tree
         seeds = rng.bit_generator.seed_seq.spawn(1 + len(cut.runs))  # pyright: ignore[reportAttributeAccessIssue]
         announce(progress, f"drawing tables of '{tree.levels[cut.level]}'")

@@ -1,4 +1,4 @@
-"""Posteriors of true counts behind released counts.
+"""Posteriors of true counts, given only counts released by a multinomial method.
 
 Here: releases of a total and its parts: two parts have an exact table, and a total may be estimated from the parts' sum.
 
@@ -31,7 +31,7 @@ Parts = tuple[tuple[Law, int], ...]
 
 
 def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, Integers, Reals]:
-    """Return the exact posterior of two parts: their windows of counts, and the masses.
+    """Return the exact posterior of two parts of a released sum: windows of counts, and their masses.
 
     Parameters
     ----------
@@ -94,19 +94,19 @@ def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, I
 
 
 def _noisy_window(k: int, reach: int) -> Integers:
-    """Return noisy counts near the released count k, including negative ones down to -reach if k is small."""
+    """Return the noisy counts within `reach` of the released count k, from -reach if k is small."""
     return np.arange(-reach if k <= reach else k - reach, k + reach + 1)
 
 
 def _given(problem: ReleasedSum, law, true: Integers, noisy: Integers) -> Reals:
-    """Return the probability of each noisy count (in Algorithm 1, of each posterior draw) given each true count."""
+    """Return the probability of each noisy count (or redrawn count) given each true count."""
     if problem.algorithm == 1:
         return redrawn(law, true, noisy)
     return given_true(true, noisy, law.pmf(np.arange(half_width(law) + 1)))
 
 
 def _release(problem: ReleasedSum, noisy: list[Integers], drawn: bool) -> Reals:
-    """Return the probability of the release for every pair of noisy counts of the two parts."""
+    """Return the probability of the released counts for every pair of noisy counts of the two parts."""
     weights = [np.maximum(y, 0) for y in noisy]
     table = _release_table(problem, weights, drawn)
     if problem.empty == "uniform":
@@ -117,7 +117,7 @@ def _release(problem: ReleasedSum, noisy: list[Integers], drawn: bool) -> Reals:
 
 
 def _release_table(problem: ReleasedSum, weights: list[Integers], drawn: bool) -> Reals:
-    """Return the probability of the release for every pair of weights that are not both zero."""
+    """Return the probability of the released counts for every pair of weights, not both zero."""
     first, second, k = *weights, problem.counts
     if drawn:
         return draw_table(first, second, k)
@@ -136,7 +136,7 @@ LOG_MASS_TOLERANCE = 1e-9
 
 
 def summed_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
-    """Return tables of the parts' laws, and the likelihood of the released total given true total and sum of noisy parts.
+    """Return tables of the parts' laws, and the released total's likelihood if it depends on the parts.
 
     Examples
     --------
@@ -163,12 +163,12 @@ def summed_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
 
 
 def estimates(problem: ReleasedSum, own: Integers, sums: Integers) -> Integers:
-    """Return the estimated total for every noisy total and every sum of noisy parts, `(own, sums)`."""
+    """Return the estimated total, for every noisy total and every sum of noisy parts, `(own, sums)`."""
     return modes(problem.total_law, tuple(Counter(problem.laws).items()), own, sums)
 
 
 def modes(law: Law, parts: Parts, own: Integers, sums: Integers) -> Integers:
-    """Return the mode of a total given its noisy count and the sum of noisy parts, `(own, sums)`."""
+    """Return the most probable total, given its noisy count and the sum of its noisy parts, `(own, sums)`."""
     widest = 1 << int(max(abs(own[0] - sums[-1]), abs(own[-1] - sums[0]), 1)).bit_length()
     low, high = np.moveaxis(_plateaus(law, parts, widest)[own[:, None] - sums + widest], -1, 0) + sums
     low = np.maximum(low, 0)
@@ -177,13 +177,13 @@ def modes(law: Law, parts: Parts, own: Integers, sums: Integers) -> Integers:
 
 @lru_cache(maxsize=32)
 def _plateaus(law: Law, parts: Parts, widest: int) -> Integers:
-    """Return first and last mode relative to the noisy sum n*, for every gap n - n* from -widest to widest, as `(gaps, 2)`."""
+    """Return first and last mode relative to the noisy sum, `(gaps, 2)`, for every gap up to `widest`."""
     eta = noise_of_sum(parts, widest)
     return np.array([_plateau(law, eta, gap) for gap in range(-widest, widest + 1)])
 
 
 def noise_of_sum(parts: Parts, distance: int) -> MassTable:
-    """Return log masses of the sum of the parts' noise, out to at least `distance` counts."""
+    """Return log masses of the noise in the sum of the parts, out to at least `distance` counts."""
     return _kept_noise_of_sum(parts, 1 << max(int(distance).bit_length(), 6))
 
 
@@ -193,7 +193,7 @@ def _kept_noise_of_sum(parts: Parts, distance: int) -> MassTable:
 
 
 def _plateau(law: Law, eta: MassTable, gap: int) -> tuple[int, int]:
-    """Return first and last mode relative to n*, for one gap n - n* between the noisy total and the noisy sum."""
+    """Return first and last mode relative to the noisy sum, for one gap between noisy total and noisy sum."""
     between = np.arange(min(gap, 0), max(gap, 0) + 1)
     log = law.logpmf(gap - between) + eta.at(between)
     highest = np.flatnonzero(log >= log.max() - LOG_MASS_TOLERANCE)
@@ -201,7 +201,7 @@ def _plateau(law: Law, eta: MassTable, gap: int) -> tuple[int, int]:
 
 
 def own_decides(own, below, parts: int) -> bool:
-    """Return True if the mode is the noisy total n, except for gaps between n and n* of negligible probability.
+    """Return True if the most probable total is always the noisy total, except with negligible probability.
 
     By log-concavity it is if the log mass of the sum of the parts' noise is less steep at the largest gap than that of the
     total's noise at zero. Two-sided geometric sums of two parts or more are so at every gap, if no rate is above the total's.
@@ -230,7 +230,7 @@ def largest_released_as_zero(problem: ReleasedSum, own: Integers, sums: Integers
 
 
 def refuse_wide(entries: int) -> None:
-    """Refuse tables of a total and a sum of noisy parts that have too many entries."""
+    """Refuse a table with too many pairs of a total and a sum of noisy parts."""
     if entries > MOST_ENTRIES:
         raise SpecError(
             f"the exact posterior needs a table of {entries:.2g} pairs of a total and a sum of noisy parts, which is "

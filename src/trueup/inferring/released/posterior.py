@@ -1,4 +1,4 @@
-"""Draws of true counts given a multinomial release: independent for a mode, by chains for a random draw.
+"""Draws of true counts given a multinomial release: independent draws for a mode, else by Markov chains.
 
 Algorithm 1 with a total drawn given the noisy parts' sum: the likelihood of the true counts.
 The total m was drawn from `p(n - M) eta(n* - M)`, M >= 0, eta being the law of the summed noise and
@@ -29,7 +29,7 @@ _LEANS, _COARSE = 9, 8
 
 
 def redrawn_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
-    """Return tilted laws of the parts and the total, with tilts at which most proposals are accepted.
+    """Return laws of the parts and the total, tilted so that most proposed draws are accepted.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def redrawn_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
 
 
 def joint_likelihood(problem: ReleasedSum) -> tuple[Reals, int, int]:
-    """Return the log likelihood of a true total N and a noisy sum n*, as a table `(N, n*)` with the first N and n*.
+    """Return the log likelihood `(N, n*)` of a true total N and a noisy sum n*, and the first N and n*.
 
     One row where nothing but n* matters.
     """
@@ -77,20 +77,20 @@ def joint_likelihood(problem: ReleasedSum) -> tuple[Reals, int, int]:
 
 
 def _follows_sum(problem: ReleasedSum) -> bool:
-    """Return True if the released total follows the noisy parts' sum rather than its own noisy count."""
+    """Return True if the released total follows from the sum of noisy parts, not from its own noisy count."""
     law = problem.total_law
     return law is None or law.variance > sum(part.variance for part in problem.laws)
 
 
 def _given_sum(problem: ReleasedSum, noisy: Integers) -> Reals:
-    """Return, for each noisy sum, the log probability that a posterior draw of the total is the released total."""
+    """Return, for each noisy sum, the log probability that a posterior draw gives the released total."""
     far = int(np.abs(noisy).max()) + problem.trials
     eta = problem.sum_of_noise(far)
     return eta.at(noisy - problem.trials) - log_at_most(eta.at(np.arange(far + 2)), noisy)
 
 
 def _given_noisy_total(problem: ReleasedSum, true: Integers, noisy: Integers) -> Reals:
-    """Return log probabilities `(N, n*)` of the released total, given true total and noisy sum, summed over the noisy total."""
+    """Return log probabilities `(N, n*)` of the released total, summed over its noisy count."""
     m, law = problem.trials, problem.total_law
     own = np.arange(m - half_width(law), m + half_width(law) + 1)
     every = np.arange(max(m - 2 * half_width(law), 0), m + 2 * half_width(law) + 1)
@@ -107,7 +107,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ModePosterior:
-    """Independent draws of the true counts given a release by multinomial mode.
+    """Independent draws of true counts, given counts released by multinomial mode.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class ModePosterior:
 
     @classmethod
     def of(cls, problem: ReleasedSum) -> ModePosterior:
-        """Return the posterior of a release, with a list of the events that lead to it.
+        """Return the posterior of released counts, with a list of the events that lead to them.
 
         Raises
         ------
@@ -154,14 +154,14 @@ class ModePosterior:
         return self.events.left_out
 
     def draw(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
-        """Draw true counts `(d, n)`; also return the share of proposals accepted."""
+        """Draw true counts `(d, n)`, and return them with the share of proposals accepted."""
         return draw_near_mode(self.problem.counts, self.tables, self.total, self.events, draws, rng)
 
 
 def draw_posterior(
     problem: ReleasedSum, chains: int, draws: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw nearly independent true counts `(chains, d, n)` given a release by multinomial draw.
+    """Draw nearly independent true counts `(chains, d, n)`, given counts released by multinomial draw.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def draw_posterior(
 
 
 def _tabulate_parts(problem: ReleasedSum) -> tuple[Tables, Total]:
-    """Return tables of the parts' laws and of the total's likelihood."""
+    """Return tables of the laws of the parts, and the likelihood of the total."""
     if problem.listed:
         return summed_tables(problem)
     radius = problem.radius()
@@ -183,6 +183,6 @@ def _tabulate_parts(problem: ReleasedSum) -> tuple[Tables, Total]:
 
 
 def refuse_zero(problem: ReleasedSum) -> None:
-    """Refuse a total of zero, whose posterior `trueup.inferring.released.zero` computes."""
+    """Refuse a released total of zero, for which `trueup.inferring.released.zero` is needed."""
     if problem.trials == 0:
         raise SpecError("the released total is zero", needed="at least one released count above zero")

@@ -1,4 +1,4 @@
-"""Released counts of a tree whose totals were also estimated from the noisy parts below them.
+"""Inference from released trees in which totals were estimated also from the noisy parts below them.
 
 Node v has a true count N, a noisy one n, and a weight a: the estimate f(n, n*) from its own noisy count and the sum n* of its
 children's (Algorithm 1: a draw given both); at the finest level max(n, 0). A count is its share of a split of its parent's
@@ -49,7 +49,7 @@ NOTHING = SplitEvents([], np.zeros(1), np.full(1, -1), np.zeros((1, 0), np.int64
 
 
 class SummedTreeChain:
-    """One Markov chain of true and noisy counts of all nodes and, for a random draw, the auxiliary u of each split.
+    """A Markov chain of the true and noisy counts of all nodes of a released tree.
 
     `log_likelihood` is exact: that of an enumeration of all noise.
     """
@@ -72,7 +72,7 @@ class SummedTreeChain:
         self.true = self._draw_true()
 
     def step(self) -> Integers:
-        """Draw noisy counts given true ones, then true counts given noisy ones; return the true counts of all nodes."""
+        """Draw noisy counts given true ones, then true counts given noisy ones. Return the true counts."""
         if self.log_likelihood(self.true) == -np.inf:
             raise far_apart()
         self._draw_noisy()
@@ -84,7 +84,7 @@ class SummedTreeChain:
     # --- from the finest level up ---------------------------------------------------------------
 
     def log_likelihood(self, true: Integers) -> float:
-        """Return the log probability of the release given the true counts of all nodes (and each u, for a random draw)."""
+        """Return the log probability of the released counts, given the true counts of all nodes."""
         self.true, log = true, 0.0
         self.below: dict[int, tuple[int, Reals]] = {}
         self.splits: dict[int, ReleasedSplit] = {}
@@ -108,12 +108,12 @@ class SummedTreeChain:
         return np.arange(*self.tree.problem.child_ptr[node : node + 2])
 
     def _root(self) -> Reals:
-        """Return the probability of the release given each noisy count of the root."""
+        """Return the probability of the released counts, given each noisy count of the root."""
         table, at = self.reading[0].table, self.tree.counts[0] - self.reading[0].least
         return table[:, at] if 0 <= at < table.shape[1] else np.zeros(len(table))
 
     def _read(self, node: int) -> NoisyReading:
-        """Return the likelihood of a node's noisy count, from the node's weight and the splits below the node."""
+        """Return the likelihood of a node's noisy count, given the released counts below the node."""
         true, law = int(self.true[node]), self.law.get(node)
         width = 0 if law is None else half_width(law)
         low, own = true - width, true + np.arange(-width, width + 1)
@@ -134,7 +134,7 @@ class SummedTreeChain:
         return NoisyReading(low, noise, least, table.reshape(-1, size))
 
     def _drawn_weights(self, node: int, law: Law, own: Integers, width: int) -> Reals:
-        """Return the probability of each posterior draw of a weight (Algorithm 1) given each of the noisy counts."""
+        """Return the probability of each weight (a posterior draw) given each noisy count of a node."""
         drawn = np.arange(max(own[0] - width, 0), max(own[-1], 0) + width + 1)
         given = np.exp(law.logpmf(own[:, None] - drawn))
         if node not in self.below:
@@ -146,7 +146,7 @@ class SummedTreeChain:
         return given * small_product(np.divide(h, whole, out=np.zeros_like(whole), where=whole > 0), eta)
 
     def _parts(self, node: int) -> tuple[tuple[Law, int], ...]:
-        """Return the distinct laws of the noise of a node's children, with the number of children of each."""
+        """Return the noise laws of a node's children, each with the number of children that have it."""
         laws = [self.law[c] for c in self._children(node).tolist() if c in self.law]
         return tuple((law, laws.count(law)) for law in dict.fromkeys(laws))
 
@@ -169,7 +169,7 @@ class SummedTreeChain:
     # --- from the root down ---------------------------------------------------------------------
 
     def _draw_noisy(self) -> None:
-        """Draw the noisy counts and weights of all nodes, from the tables that `log_likelihood` computed."""
+        """Draw the noisy counts and weights of all nodes, after `log_likelihood` made their tables."""
         root, self.sums = self.reading[0], dict[int, int]()
         self.noisy[0] = root.low + self._choose(root.noise * (1.0 if self.settled[0] else self._root()))
         self.weight[0] = self.tree.counts[0]
@@ -180,7 +180,7 @@ class SummedTreeChain:
                 self._settle(node)
 
     def _draw_sum(self, node: int) -> None:
-        """Draw the sum of the noisy children of a node, given its own noisy count and its weight."""
+        """Draw the sum of a node's noisy children, given the node's noisy count and weight."""
         if node not in self.below:
             return
         start, h = self.below[node]
@@ -189,7 +189,7 @@ class SummedTreeChain:
         self.sums[node] = start + self._choose(h)
 
     def _given_both(self, node: int, sums: Integers) -> Reals:
-        """Return the probability of a node's weight given its noisy count and the sum of its noisy children."""
+        """Return the probability of a node's weight, given its noisy count and its noisy children's sum."""
         law, own, a = self.law[node], self.noisy[node : node + 1], int(self.weight[node])
         if self.tree.algorithm == 2:
             return (modes(law, self._parts(node), own, sums)[0] == a).astype(float)
@@ -199,7 +199,7 @@ class SummedTreeChain:
         return np.divide(every[:, a - weights[0]], whole, out=np.zeros_like(whole), where=whole > 0)
 
     def _draw_children(self, split: ReleasedSplit, total: int) -> None:
-        """Draw the noisy counts of a split's children given their sum, with their weights and sums."""
+        """Draw the noisy counts of a split's children, given their sum."""
         masses, at = split.at(total), total - int(split.low.sum())
         while masses.any():
             event = self._choose(masses)
@@ -212,7 +212,7 @@ class SummedTreeChain:
         raise far_apart()
 
     def _draw_event(self, split: ReleasedSplit, event: int, tails: list[Reals], at: int) -> bool:
-        """Draw noisy counts and weights in an event until the ties match the event; return False if they never match."""
+        """Draw noisy counts in an event until their ties fit the event, and return False if they never do."""
         for _ in range(MAX_TIE_DRAWS):
             left, total, tied = at, 0, False
             for c, node in enumerate(split.children.tolist()):
@@ -238,7 +238,7 @@ class SummedTreeChain:
         return int(np.searchsorted(running, self.rng.random() * running[-1], side="right"))
 
     def _settle(self, node: int) -> None:
-        """Draw the auxiliary u of a split (for a random draw), or the order of its parts (for a mode with shuffled ties)."""
+        """Draw what else a split depends on: its auxiliary u, or the order of parts that tie."""
         member = self.member[node]
         k, a = self.tree.counts[member], self.weight[member]
         if self.tree.release == DRAWN:

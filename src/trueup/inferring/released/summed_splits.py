@@ -1,4 +1,4 @@
-"""Laws of the noisy counts of one released split's parts, where these counts influence other splits too.
+"""Laws of the noisy counts of the parts of one released split, where other splits depend on them too.
 
 Events as in `trueup.kernel.released.exact`, of which each is one product over the parts: those without ties, those with ties in
 the order of the phase of Finucan's algorithm that settled them, and that of weights that are all zero. The phase depends on the
@@ -30,7 +30,7 @@ ROUNDING = 1e-15
 
 
 class NoisyReading(NamedTuple):
-    """Probabilities `table[n - low, a - least]` of a node's weight and of the release below, given the node's noisy count.
+    """Probabilities of a node's weight and of the counts released below it, given the node's noisy count.
 
     `noise` holds the masses of its noisy count; weights that are not part of any split are one.
     """
@@ -42,12 +42,12 @@ class NoisyReading(NamedTuple):
 
     @property
     def weights(self) -> Integers:
-        """Return the weight that belongs to each column of the table."""
+        """Return the weight to which each column of the table belongs."""
         return self.least + np.arange(self.table.shape[1])
 
 
 class SplitEvents(NamedTuple):
-    """The events, as ranges of noisy counts, that lead to one released split.
+    """The events that lead to one released split, each a range of noisy counts for every part.
 
     Attributes
     ----------
@@ -70,12 +70,12 @@ class SplitEvents(NamedTuple):
     enter: Integers
 
     def take(self, kept: NDArray) -> SplitEvents:
-        """Return the events at some positions."""
+        """Return the events at the given positions."""
         worth = [one[kept] for one in self.worth]
         return SplitEvents(worth, self.log[kept], self.order[kept], self.tie[kept], self.enter[kept])
 
     def has(self, event: int, tied: bool, total: int, trials: int) -> bool:
-        """Return True if an event allows weights with this sum and these ties."""
+        """Return True if an event allows weights with the given sum and ties."""
         if self.order[event] < 0:
             return True
         k, a = self.enter[event].tolist()
@@ -84,7 +84,7 @@ class SplitEvents(NamedTuple):
 
 
 def mode_events(k: Integers, readings: list[NoisyReading], even: float) -> SplitEvents:
-    """Return the events that lead to a multinomial mode."""
+    """Return the events that lead to the given counts as a multinomial mode."""
     weights = [one.weights for one in readings]
     low, high, enter = enter_events(k, np.array([w[0] for w in weights]), np.array([w[-1] for w in weights]))
     refuse_large_splits(sum(len(low) * w.size for w in weights))
@@ -103,7 +103,7 @@ def mode_events(k: Integers, readings: list[NoisyReading], even: float) -> Split
 
 
 def draw_events(k: Integers, readings: list[NoisyReading], u: float, even: bool) -> SplitEvents:
-    """Return the two events behind a multinomial draw given its u: weights of any size, or all weights zero."""
+    """Return the two events behind a multinomial draw given u: any weights, or all weights zero."""
     worth, log = [], np.array([0.0, -np.inf])
     for count, w in zip(k.tolist(), (one.weights for one in readings)):
         with np.errstate(divide="ignore"):
@@ -116,7 +116,7 @@ def draw_events(k: Integers, readings: list[NoisyReading], u: float, even: bool)
 
 
 class ReleasedSplit(NamedTuple):
-    """The events that lead to one released split given true counts, with laws of the parts' noisy counts and of their sum.
+    """One released split: the events that lead to it, with laws of its parts' noisy counts.
 
     Attributes
     ----------
@@ -159,14 +159,14 @@ class ReleasedSplit(NamedTuple):
         return int(self.low.sum()) + first, masses, float(top)
 
     def at(self, total: int) -> Reals:
-        """Return masses of the events given the sum of the noisy counts, up to a constant."""
+        """Return the mass of each event, up to a constant, given the sum of the noisy counts."""
         size, log = self.size, self.log - self.log.max()
         wave = np.exp(2j * np.pi * np.arange(size // 2 + 1) * (total - int(self.low.sum())) / size)
         wave[1 : (size + 1) // 2] *= 2
         return np.maximum(np.einsum("ef,f->e", self.spectrum, wave).real, 0.0) * np.exp(log)
 
     def tails(self, event: int) -> list[Reals]:
-        """Return, for each noisy count, the masses of the sum of this count and all later ones in an event."""
+        """Return, for each child, the masses of the sum of noisy counts from this child to the last."""
         found = [np.ones(1)]
         for noise in reversed(self.noisy):
             found.insert(0, np.convolve(noise[min(event, len(noise) - 1)], found[0]).astype(float))
@@ -176,7 +176,7 @@ class ReleasedSplit(NamedTuple):
 def join_split(
     children: Integers, member: Integers, readings: list[NoisyReading], events: SplitEvents, trials: int
 ) -> ReleasedSplit | None:
-    """Return a split's events combined with the likelihoods of its children's noisy counts; None if no event is possible."""
+    """Return a split's events with the laws of its children's noisy counts, or None if none is possible."""
     noisy, log = [], events.log
     for part, one in zip(member.tolist(), readings):
         worth = np.ones((1, one.table.shape[1])) if part < 0 else events.worth[part]
@@ -212,7 +212,7 @@ def join_split(
 def _weight_spectra(
     part: int, one: NoisyReading, events: SplitEvents, tied: Integers, size: int
 ) -> dict[int, tuple[int, NDArray]]:
-    """Return, for each weight in events with ties, its column and the spectrum of the noisy counts that have this weight.
+    """Return, for each weight in events with ties, the spectrum of the noisy counts that have it.
 
     A child that is no part has the one weight 0, whatever its own.
     """
@@ -231,7 +231,7 @@ def _tied(
     trials: int,
     size: int,
 ) -> tuple[NDArray, float]:
-    """Return the spectrum of the sum of the noisy counts in an event with ties, and the log mass of the event."""
+    """Return the spectrum of the noisy counts' sum in an event with ties, and the event's log mass."""
     state: dict[tuple[bool, int], NDArray] = {(False, 0): np.ones(size // 2 + 1, complex)}
     for part, weights in zip(member.tolist(), by_weight):
         found: dict[tuple[bool, int], NDArray] = {}
@@ -249,12 +249,12 @@ def _tied(
 
 
 def transform_size(noisy: list[Reals]) -> int:
-    """Return the length of a fast Fourier transform for the sum of noisy counts."""
+    """Return the length of the fast Fourier transform that suffices for a sum of noisy counts."""
     return 1 << max(sum(one.shape[-1] - 1 for one in noisy).bit_length(), 1)
 
 
 def compatible_order(k: Integers, weights: Integers, rng: np.random.Generator) -> Integers:
-    """Draw an order of a split's parts with which the multinomial mode of the weights is k.
+    """Draw an order of a split's parts in which the multinomial mode of their weights is k.
 
     Of parts that tie, those that got a unit come first where Finucan's algorithm adds, and last where it removes.
 
@@ -276,7 +276,7 @@ def compatible_order(k: Integers, weights: Integers, rng: np.random.Generator) -
 
 
 def refuse_large_splits(entries: int) -> None:
-    """Refuse splits whose tables of events would be too large."""
+    """Refuse a split whose tables of events would have too many entries."""
     if entries > MOST_ENTRIES:
         raise SpecError(
             f"the exact posterior needs tables of {entries:.2g} probabilities of noisy parts, which are too large",

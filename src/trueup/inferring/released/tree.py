@@ -1,4 +1,4 @@
-"""Released counts of a tree with several sums: Markov chains that alternate between noisy and true counts.
+"""Inference from released trees by Markov chains, which alternate between noisy and true counts.
 
 One file: the chain of a tree, and how many run for how long.
 """
@@ -57,7 +57,7 @@ EDGE_SHARE_OF_TABLE = 0.9
 
 @dataclass(frozen=True, eq=False)
 class ReleasedTree:
-    """A release of the counts of all nodes of a tree.
+    """The released counts of all nodes of a tree, with the laws, prior and method behind them.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class ReleasedTree:
         refuse_laws([h.law for h in self.problem.headers if not h.exact], self.algorithm)
 
     def settled(self) -> NDArray[np.bool_]:
-        """Return a mask of counts that were released unchanged: invariants, structural zeros, and sums of these."""
+        """Return a mask of nodes with unchanged counts: invariants, structural zeros, and their sums."""
         settled, child_ptr = self.problem.variance == 0, self.problem.child_ptr
         for v in range(settled.size - 1, -1, -1):
             children = settled[child_ptr[v] : child_ptr[v + 1]]
@@ -99,7 +99,7 @@ class ReleasedTree:
         return settled
 
     def edges(self) -> Reals:
-        """Return, for each node, the noise (counts) beyond which its table may be too narrow; infinite if it never is."""
+        """Return, for each node, the noise (counts) beyond which its table of noise may be too narrow."""
         edges = np.full(self.counts.size, np.inf)
         for header, at in zip(self.problem.headers, self.problem.nodes):
             if not header.exact and header.law.open_ended:
@@ -107,7 +107,7 @@ class ReleasedTree:
         return edges
 
     def weights(self) -> Weights:
-        """Return the laws of all nodes' weights; the law of a node that was released unchanged is not used."""
+        """Return the law of every node's weight, unused where a count was released unchanged."""
         headers = self.problem.headers
         laws = [h.law for h in headers if not h.exact]
         kind = np.zeros(self.counts.size, np.int64)
@@ -116,7 +116,7 @@ class ReleasedTree:
         return weights_of(laws, kind, self.algorithm)
 
     def splits(self, settled: NDArray[np.bool_]) -> ReleasedSplits:
-        """Return the splits of a positive count among parts that were not released unchanged."""
+        """Return the splits of a positive count among parts whose counts were not released unchanged."""
         child_ptr, groups, even = self.problem.child_ptr, [], []
         for v in np.flatnonzero(np.diff(child_ptr) > 0):
             children = np.arange(child_ptr[v], child_ptr[v + 1])
@@ -131,7 +131,7 @@ class ReleasedTree:
         )
 
     def _even(self, k: Integers) -> float:
-        """Return the probability of the release if all noisy parts are zero; for a random draw, 1 if that is possible."""
+        """Return the probability of parts k given that all noisy parts are zero; 1 for a random draw."""
         if not self.uniform:
             return 0.0
         if self.release == DRAWN:
@@ -139,7 +139,7 @@ class ReleasedTree:
         return float(np.exp(log_even(k, self.release == SHUFFLED)))
 
     def known(self, settled: NDArray[np.bool_], depth: float) -> Factors:
-        """Return factors of all nodes: the priors, down to `depth` nats below the peak, and counts released unchanged."""
+        """Return the factors of all nodes that do not depend on noise: priors and unchanged counts."""
         lower = np.where(settled, self.counts, 0)
         upper = np.where(settled, self.counts, np.int64(1) << 60)
         table = FactorTable(lower, upper)
@@ -148,7 +148,7 @@ class ReleasedTree:
 
 
 def weights_of(laws: list, kind: Integers, algorithm: int) -> Weights:
-    """Return tables of the laws of weights: max(n, 0), or a draw from the posterior given n (Algorithm 1).
+    """Return tables of the laws of weights, which are max(n, 0) or a posterior draw given n.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def weights_of(laws: list, kind: Integers, algorithm: int) -> Weights:
 
 
 def first_rate(k: Integers, rng: np.random.Generator) -> float:
-    """Return a starting value of the auxiliary u for a chain behind a random draw of k.
+    """Return a starting value of the auxiliary variable u behind a multinomial draw of k.
 
     From further off, the noise that suits it would lie beyond its tables.
     """
@@ -177,7 +177,7 @@ def first_rate(k: Integers, rng: np.random.Generator) -> float:
 
 
 class ReleasedTreeChain:
-    """One Markov chain of the true counts of all nodes, with the noisy counts of the last step."""
+    """A Markov chain of the true counts of a released tree, with the noisy counts of the last step."""
 
     def __init__(self, tree: ReleasedTree, rng: np.random.Generator) -> None:
         self.tree, self.rng = tree, rng
@@ -196,7 +196,7 @@ class ReleasedTreeChain:
         self.true = self._draw_true()
 
     def _tabulate_priors(self, depths: list[float]) -> None:
-        """Tabulate the priors to the first of the depths, and the order in which tables of priors and weights are combined."""
+        """Tabulate the priors to the first depth, and order the tables of priors and weights by node."""
         self.known, self.deeper = self.tree.known(self.settled, depths[0]), depths[1:]
         count = self.settled.size
         every = np.concatenate([np.repeat(np.arange(count), np.diff(self.known.ptr)), self.nodes])
@@ -204,7 +204,7 @@ class ReleasedTreeChain:
         self.ptr = np.concatenate([[0], np.cumsum(np.bincount(every, minlength=count))])
 
     def step(self) -> Integers:
-        """Draw noisy counts given true ones, then true counts given noisy ones; return the true counts of all nodes."""
+        """Draw noisy counts given true ones, then true counts given noisy ones. Return the true counts."""
         tree = self.tree
         state = (self.true, self.noisy, self.rate, self.low, self.high, self.rng)
         possible = draw_weights(self.weights, self.splits, tree.release, tree.counts, *state)
@@ -241,7 +241,7 @@ class ReleasedTreeChain:
 
 
 def far_apart() -> InfeasibleError:
-    """Return the error for releases whose noise would lie beyond the tables of noise (1e-18 of the mass)."""
+    """Return the error for released counts that would need noise beyond the tables of noise."""
     return InfeasibleError(
         "no noisy counts near the released ones are possible under the prior and the laws",
         needed="counts as a multinomial method released them, and a prior that allows counts near them",
@@ -256,7 +256,7 @@ TIMED_STEPS = 3
 
 @dataclass(eq=False)
 class _TreeChains:
-    """The chain engine of released trees, for the driver; a longer run doubles the steps between draws.
+    """The Markov chains of a released tree, in the form in which runs are made and lengthened.
 
     Attributes
     ----------
@@ -281,7 +281,7 @@ class _TreeChains:
         return len(self.steps)
 
     def run(self, tell: Progress, thin: int = 1) -> Integers:
-        """Return counts `(chains, kept, nodes)` that are `thin` steps apart."""
+        """Return counts `(chains, kept, nodes)` at every `thin`-th step."""
         began, runs = time.monotonic(), []
         for step in self.steps:
             runs.append(_run(step, self.kept, thin, self.limit))
@@ -290,7 +290,7 @@ class _TreeChains:
         return np.array(runs)
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Return diagnostics of every count of the tree."""
+        """Return the convergence diagnostics of every count of the tree."""
         r_hat, ess = diagnose(run)
         allowed, worst, least = (
             r_hat_by_chance(run.shape[2], AIMED_EFFECTIVE_SIZE),
@@ -306,7 +306,7 @@ class _TreeChains:
         }
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """Return a longer run with twice the steps between draws, or None if the limit is reached."""
+        """Return a run with twice as many steps between draws, or None if the limit is reached."""
         twice = 2 * self.thin
         if twice * self.kept > self.sweeps:
             return None
@@ -323,7 +323,7 @@ def draw_tree(
     deadline: Deadline,
     chain_of: Callable[[ReleasedTree, np.random.Generator], Any],
 ) -> Drawn:
-    """Return draws from chains whose length is doubled until every count has mixed, or a limit of sweeps or time is reached.
+    """Return draws of Markov chains that are doubled in length until every count has mixed.
 
     Raises
     ------
@@ -378,7 +378,7 @@ def _refuse_slow(step: Callable[[], Integers], steps: int, deadline: Deadline) -
 
 
 def _connected(tree: ReleasedTree) -> bool:
-    """Return True if a single step can lead from any true counts to any others.
+    """Return True if a single step of the chain can lead from any true counts to any others.
 
     Behind a draw the auxiliary numbers, of full support, are all that a step remembers. Behind a mode, or where totals were
     summed, it is the noisy counts, and noise without bounds makes any of them possible given any true ones.
@@ -388,12 +388,12 @@ def _connected(tree: ReleasedTree) -> bool:
 
 
 def spent(deadline: Deadline, done: str) -> ConvergenceError:
-    """Return the error for chains that ran out of time."""
+    """Return the error for Markov chains that ran out of time."""
     return deadline.spent("released-multinomial", done, "allow more `minutes`, or ask for fewer draws")
 
 
 def _run(step: Callable[[], Integers], count: int, thin: int, limit: ChainLimit) -> Integers:
-    """Return counts `(count, nodes)` that lie `thin` steps apart."""
+    """Return counts `(count, nodes)` of one chain at every `thin`-th step."""
     out = []
     for _ in range(count):
         if limit.passed:

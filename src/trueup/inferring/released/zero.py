@@ -36,7 +36,7 @@ TOTAL_DEPTH_NATS = 60.0
 
 @dataclass(frozen=True, eq=False)
 class ZeroPosterior:
-    """Independent draws of the true counts behind a released total of zero.
+    """Independent draws of the true counts, given that their total was released as zero.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class ZeroPosterior:
 
     @classmethod
     def of(cls, problem: ReleasedSum) -> ZeroPosterior:
-        """Return the posterior of a total that was released as zero, with the weights of all totals.
+        """Return the posterior, given a total that was released as zero.
 
         Raises
         ------
@@ -125,7 +125,7 @@ def _dirichlet_size(problem: ReleasedSum) -> float | None:
 
 
 def _log_prior(problem: ReleasedSum, last: int) -> Reals:
-    """Return the log prior of the totals 0..last."""
+    """Return the log prior probabilities of the totals 0..last."""
     from scipy.special import gammaln
 
     n, totals = len(problem.laws), np.arange(last + 1)
@@ -141,7 +141,7 @@ def _log_prior(problem: ReleasedSum, last: int) -> Reals:
 
 
 def _widest(problem: ReleasedSum) -> float:
-    """Return a total above which nothing is released as zero, or the prior has no mass."""
+    """Return a total above which the posterior has no mass, by the noise or by the prior."""
     window = problem.prior_total.window()
     reach = [half_width(law) for law in problem.every_law()]
     return max(sum(reach) * len(problem.laws), 0 if window is None else window[1])
@@ -156,7 +156,7 @@ def _impossible() -> InfeasibleError:
 
 
 def log_likelihood(problem: ReleasedSum, last: int) -> Reals:
-    """Return the log likelihood of the totals 0..last, with small relative error even if it is tiny.
+    """Return the log likelihood of the true totals 0..last, with small relative error.
 
     With independent totals n <= 0 is released as zero (Algorithm 1: a draw that is zero); with
     summed ones, where m is n clipped to n* - K .. n* + K, both n <= 0 and n* <= K, or n* <= -K.
@@ -185,7 +185,7 @@ def log_likelihood(problem: ReleasedSum, last: int) -> Reals:
 
 
 def _log_listed(problem: ReleasedSum, totals: Integers) -> Reals:
-    """Return the log probability of a release as zero for each total, when the total is a mode of both noisy counts."""
+    """Return, for each true total, the log probability that the mode given both noisy counts is zero."""
     width, last = half_width(problem.total_law), int(totals[-1])
     far = int(12 * problem.spread) + max(map(half_width, problem.kinds[0]))
     sums = np.arange(-far, last + far + 1)
@@ -197,13 +197,13 @@ def _log_listed(problem: ReleasedSum, totals: Integers) -> Reals:
 
 
 def _log_of_sum(problem: ReleasedSum, last: int) -> Reals:
-    """Return log masses of the sum of the parts' noise at 0, 1, ..., some way beyond `last`."""
+    """Return log masses of the noise in the sum of parts at 0, 1, ..., up to well beyond `last`."""
     far = last + int(12 * problem.spread) + 2 * max(map(half_width, problem.kinds[0]))
     return problem.sum_of_noise(far).at(np.arange(far))
 
 
 def log_at_most(log: Reals, noise: Integers) -> Reals:
-    """Return the log probability of noise of at most `noise`, from the log masses at 0, 1, ... of a symmetric law."""
+    """Return the log probability of noise of at most `noise`, given log masses of a symmetric law."""
     tail = np.logaddexp.accumulate(log[::-1])[::-1]  # of at least 0, 1, ...
     small = tail[np.maximum(-noise, 0)]
     return np.where(noise <= 0, small, _log_complement(tail[np.maximum(noise, 0) + 1]))
@@ -216,7 +216,7 @@ def _log_complement(log: Reals) -> Reals:
 
 
 def _log_drawn_zero(log: Reals, totals: Integers) -> Reals:
-    """Return the log probability, for each total, that a posterior draw given the noisy total is zero."""
+    """Return, for each true total, the log probability that a draw given its noisy count is zero."""
     width = log.size - totals.size
     noisy = np.arange(-width // 2, totals[-1] + width // 2)
     zero = log[np.abs(noisy)] - log_at_most(log, noisy)
@@ -225,7 +225,7 @@ def _log_drawn_zero(log: Reals, totals: Integers) -> Reals:
 
 
 def _log_drawn_zero_of_both(problem: ReleasedSum, totals: Integers) -> Reals:
-    """Return the log probability, for each total, that a posterior draw given noisy total and noisy sum is zero."""
+    """Return, for each true total, the log probability that a draw given noisy total and sum is zero."""
     law, last = problem.total_law, int(totals[-1])
     width, far = half_width(law), int(12 * problem.spread) + max(map(half_width, problem.kinds[0]))
     own, noisy = np.arange(-width, last + width + 1), np.arange(-far, last + far + 1)
