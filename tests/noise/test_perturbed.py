@@ -57,6 +57,16 @@ def test_masses_sum_to_one_and_bounds_are_where_mass_is(law):
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
+def test_values_of_one_kind_have_the_same_table_shifted(law):
+    kinds = law.kinds(np.arange(80))
+    for value, kind in enumerate(kinds.tolist()):
+        like = int(np.argmax(kinds == kind))
+        low, table = law.table(like)
+        assert (low + value - like, table.tolist()) == (law.table(value)[0], law.table(value)[1].tolist())
+    assert len(set(kinds)) < 80 or isinstance(law, Suppressed)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
 def test_keys_choose_as_the_law_says_and_a_law_with_shifted_keys_is_rejected(law, rng):
     x, n = 7, 40_000
     values = np.arange(-1, 30)

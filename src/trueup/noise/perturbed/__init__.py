@@ -165,6 +165,12 @@ class ByChange(Perturbation):
             return np.minimum(true, first)
         return np.where(true < first, true, first + (true - first) % self.period)
 
+    def kinds(self, published: ArrayLike) -> Reals:
+        """Return a number for each value; values with equal numbers have the same table, shifted by whole counts."""
+        values = np.asarray(published, np.float64)
+        first = len(self.rows) + self.reach  # from here on all true counts have one of the rows that repeat
+        return np.where(values < first, values, first + (values - first) % self.period)
+
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
         """Return the log probability of published values given true counts (broadcast together)."""
         x = np.asarray(true, np.int64)

@@ -24,8 +24,8 @@ from trueup.io.published.drafting.seen import SeenTable, is_number
 from trueup.io.published.drafting.sums import sums_missed
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
+from trueup.io.published.perturbed.agreeing import SumsKept, sums_kept
 from trueup.io.published.perturbed.grid import rows_of, sheets_of
-from trueup.io.published.perturbed.wholes import SumsKept, sums_kept
 from trueup.model.perturbed import parse_perturbed
 from trueup.noise.laws.undrawn import Exact
 from trueup.noise.perturbed import CountInterval, Rounded
@@ -161,8 +161,9 @@ CERTAIN_CHANCE, OPEN_CHANCE = 1e-3, 0.1
 def _said_of_added(found: SumsKept, todo: str) -> str:
     """Return a note that published sums equal the sums of their parts, although the law would make them differ."""
     return (
-        f"all {found.kept} published sums equal the sums of their published parts, as they would not if each were perturbed by "
-        f"itself: they were added from perturbed cells, and tell nothing more; {todo}"
+        f"all {found.kept} published sums equal the sums of their published parts, as they would with a chance below "
+        f"{CERTAIN_CHANCE:g} if each were perturbed by itself: they are taken for added from perturbed cells, so that they tell "
+        f"nothing more; {todo}"
     )
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.io.published.drafting.seen import SeenColumn, is_number
+from trueup.io.published.perturbed.agreeing import values_under
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
-from trueup.io.published.perturbed.wholes import values_under
 from trueup.model.cells import Margin
 from trueup.model.published_codes import INSTEAD
 from trueup.model.records.measurements import Measurements

@@ -13,12 +13,13 @@ from typing import Any, cast
 import numpy as np
 
 from trueup.errors import DataError
+from trueup.io.published.perturbed.agreeing import totals_added
 from trueup.io.published.perturbed.columns import read_columns
 from trueup.io.published.perturbed.margins import ShownMargin, shown_margins
 from trueup.io.published.perturbed.places import TableRows, rows_by_level, tree_of_rows
 from trueup.io.published.perturbed.under_law import counted_once, covers_margin
 from trueup.io.published.perturbed.values import values_under_laws
-from trueup.io.published.perturbed.wholes import totals_added, wholes_among_parts
+from trueup.io.published.perturbed.wholes import wholes_among_parts
 from trueup.model.build import build_cells, build_constraints
 from trueup.model.cells import Cells
 from trueup.model.geography import read_tree

@@ -109,7 +109,7 @@ def counted_once(
     seen: dict[str, list[tuple[NDArray[np.uint64], ValuesUnderLaw]]] = {}
     result = []
     for v in found:
-        key = f"{_drawn_by(v.law)}" if v.part.key is None and v.law.same_records else v.part.key
+        key = f"{drawn_by(v.law)}" if v.part.key is None and v.law.same_records else v.part.key
         if key is None or v.law.exact or not v.law.numeric:  # said twice, these say no more
             result.append(v)
             continue
@@ -127,7 +127,7 @@ def counted_once(
     return result
 
 
-def _drawn_by(law: Any) -> Any:
+def drawn_by(law: Any) -> Any:
     """Return the noise law of a publishing rule, without the step that hides counts before noise."""
     return law.law if isinstance(law, ShownCounts) else law
 

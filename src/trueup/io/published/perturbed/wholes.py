@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.io.published.perturbed.columns import attribute_column
 from trueup.io.published.perturbed.parts import leaves_of, summed_values
-from trueup.model.cells import Attribute, Margin
-from trueup.model.header import Measured
+from trueup.model.cells import Attribute
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
 from trueup.model.toml import inline_table, value_text
-from trueup.noise.laws.undrawn import Exact
-from trueup.noise.perturbed import CountInterval
 
 MIN_PLACES = 4
 """One of three places is near the sum of the two others by chance."""
@@ -143,65 +138,3 @@ def _near_rest(shown: NDArray, variance: float) -> tuple[NDArray[np.bool_], NDAr
     allowed = 4 * np.sqrt(len(whole) * variance)
     near = (off <= allowed) & (off <= np.maximum(3, 0.1 * rest))
     return near.all(axis=1), rest.sum(axis=1)
-
-
-def values_under(
-    measured: Measurements, laws: Sequence[str]
-) -> Iterator[tuple[Measured, NDArray, Margin, NDArray[np.int64]]]:
-    """Yield the headers that have one of some laws, each with values, margin and groups."""
-    for header, values in zip(measured.headers, measured.values):
-        if header.law.name in laws:
-            margin = canonical(measured.cells, header.margin)
-            every = np.arange(measured.cells.size(margin))
-            yield header, values, margin, every if header.groups is None else np.asarray(header.groups)
-
-
-class SumsKept(NamedTuple):
-    """The number of published sums that equal those of their parts, and the chance of it if each value is perturbed by itself."""
-
-    kept: int = 0
-    chance: float = 1.0
-
-
-def sums_kept(measured: Measurements, laws: Sequence[str], *, shown: bool = False) -> SumsKept:
-    """Return how many published sums equal the sums of their parts; none if one differs.
-
-    Where all parts have to be `shown`, none is returned for a sum of hidden parts, too: it tells of these. Numbers that
-    a law leaves as they are, as it does those above 2 where only these are rounded, tell nothing, unless all are exact.
-    """
-    found: dict[Margin, NDArray[np.float64]] = {}
-    cells, kept, chance = measured.cells, 0, 1.0
-    for header, values, margin, groups in values_under(measured, laws):
-        own = found.setdefault(margin, np.full((2, cells.size(margin)), np.nan))
-        low, high = header.law.bounds(values)
-        own[:, groups] = values, (np.asarray(low) < high) | header.law.exact
-    for (total, (own, _)), (parts, (each, changed)) in product(found.items(), repeat=2):
-        if parts != total and cells.contains(total, parts):
-            group = cells.groups(parts, total)
-            sums, many = np.bincount(group, each, len(own)), np.bincount(group, each != 0, len(own))
-            told = (many > 1) & np.isfinite(sums) & np.isfinite(own)
-            hidden = np.isfinite(own) & ~np.isfinite(sums)
-            if not np.isclose(own, sums)[told].all() or (shown and hidden.any()):
-                return SumsKept()
-            terms = np.bincount(group, changed, len(own))
-            told &= terms > 1
-            kept += int(told.sum())
-            # The sum of n numbers rounded to the nearest is within half a base with a chance of 3/4 (n = 2), then 1.4 / sqrt(n).
-            chance *= float(np.minimum(0.75, 1.4 / np.sqrt(terms[told])).prod())
-    return SumsKept(kept, chance)
-
-
-SOME_CHANCE = 0.05
-"""The chance at which a warning says that totals may have been added from perturbed values."""
-
-
-def totals_added(measured: Measurements) -> Iterator[str]:
-    """Yield a note if published totals equal the sums of their perturbed parts, as they rarely do by chance."""
-    laws = {header.law.name for header in measured.headers} - {Exact.name, CountInterval.name}
-    found = sums_kept(measured, [*laws])
-    if found.chance < SOME_CHANCE:
-        yield (
-            f"All {found.kept} published sums of perturbed values equal the sums of their published parts, as they rarely do "
-            "where each value is perturbed by itself. If they were added from the published values, results are wrong: leave "
-            "their rows out by `only`, which takes a list of the rows to read, and take `total` and the `cell` of totals out."
-        )
