@@ -1,4 +1,4 @@
-"""Functions on NumPy arrays alone, without spec or files: vectors of counts with matrices of constraints.
+"""Functions on NumPy arrays without spec or files: noise, projections and posteriors of vectors of counts.
 
 The verbs stand on these functions: a spec's problem is lowered to arrays and calls them. Names are loaded when first used.
 """

@@ -1,4 +1,4 @@
-"""Convergence of a Markov chain on the noise that keeps `A x`, judged by coupled pairs and dispersed starts."""
+"""Convergence of a Markov chain on noise that keeps `A x`, judged by coupled pairs of chains."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_JUMP_SCALE = 10**6
 
 @dataclass(frozen=True, eq=False)
 class JudgedChain:
-    """The judgement of a Markov chain by pairs of coupled chains and by chains from dispersed starts.
+    """The judgement of a Markov chain, from pairs of coupled chains and chains with dispersed starts.
 
     Attributes
     ----------
@@ -50,11 +50,11 @@ class JudgedChain:
 
     @property
     def met(self) -> int:
-        """Return the number of pairs of chains that have met; the bound holds only if all have."""
+        """Return the number of pairs of chains that have met. The distance bound holds only if all have."""
         return int((self.meeting >= 0).sum())
 
     def distance(self, steps: ArrayLike) -> Reals:
-        """Bound from above, by at most 1, the total variation distance of the chain's law after some steps from its limit.
+        """Return an upper bound on the total variation distance from the limit after given steps.
 
         It is the mean over pairs of `max(0, ceil((meeting - lag - t) / lag))`, and 1 unless all pairs met. N pairs certify
         nothing below about 3 / N, and a simulated bound is no delta of differential privacy.
@@ -158,7 +158,7 @@ def judge_chain(
 
 
 def _moves(A: Matrix, moves: Matrix | None) -> Integers:
-    """Return the given moves, or else a basis of the lattice `A v = 0` as rows."""
+    """Return the given moves of a chain, or else a basis of the integer vectors v with `A v = 0`."""
     n = column_count(A)
     lattice = Lattice.of(n, A)
     if moves is None:
@@ -192,7 +192,7 @@ class _Chain:
     rng: np.random.Generator
 
     def meetings(self, pairs: int, spread: float, lag: int, steps: int) -> Integers:
-        """Return the step `(pairs,)` at which each pair of chains met, or -1 if it has not met."""
+        """Return the step `(pairs,)` at which each pair of chains met, or -1 for pairs that did not meet."""
         first, second = self._start(pairs, spread), self._start(pairs, spread)
         for _ in range(lag):
             self._move(first, self._jumps(first.shape, self.jump))
@@ -211,9 +211,7 @@ class _Chain:
         return found
 
     def states(self, spread: float, steps: int) -> tuple[Integers, float]:
-        """Return states `(chains, kept, n)` from the second half of chains with dispersed starts, and the share of accepted
-        moves.
-        """
+        """Return states `(chains, kept, n)` of chains with dispersed starts, and the accepted share."""
         at, accepted, kept = self._start(CHAINS, spread), 0, []
         thin = max(steps // (2 * KEPT), 1)
         for step in range(steps):
@@ -235,7 +233,7 @@ class _Chain:
         return (drawn[0] - drawn[1]).astype(np.int64)
 
     def _coupled(self, jumps: Integers, apart: Integers) -> Integers:
-        """Draw the jumps of paired chains so that both land on the same point as often as possible (Thorisson's coupling)."""
+        """Draw jumps for the second chain of each pair, so that it often lands where the first one does."""
         log = -self.rng.standard_exponential(jumps.shape)
         together = jumps + apart
         out = np.where(log <= (np.abs(jumps) - np.abs(together)) / self.jump, together, 0)
@@ -250,7 +248,7 @@ class _Chain:
         return out
 
     def _move(self, at: Integers, jumps: Integers, uniform: Reals | None = None) -> int:
-        """Accept or reject a jump of every chain in place; return the number accepted."""
+        """Accept or reject a proposed jump of every chain, in place. Return the number of accepted jumps."""
         log = -self.rng.standard_exponential(len(at)) if uniform is None else uniform
         accepted = log < self.rate * (self._size(at) - self._size(at + jumps))
         at[accepted] += jumps[accepted]

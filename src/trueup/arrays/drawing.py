@@ -1,4 +1,4 @@
-"""Functions that draw noise; no other module of `trueup.arrays` reads the operating system's entropy."""
+"""Functions that draw noise, the only ones in `trueup.arrays` to read the operating system's randomness."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ N = TypeVar("N", LatticeLaw, NoiseWithin)
 
 
 class NoisyCounts(NamedTuple, Generic[N]):
-    """Noisy counts, and the law of the noise in them.
+    """Noisy counts, together with the law of their noise.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ def noise_within(
     slowest: float = 60.0,
     charge: Charge | None = None,
 ) -> NoisyCounts[NoiseWithin]:
-    """Return counts plus integer noise that stay within the feasible set.
+    """Return counts plus integer noise, all within a public feasible set.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def noise_within(
 def add_up(
     x: ArrayLike, parents: ArrayLike, *, epsilon: Number, slowest: float = 60.0, charge: Charge | None = None
 ) -> NoisyCounts[LatticeLaw]:
-    """Return noisy counts of a total and its parts, or of a tree, with noise drawn so that the counts add up.
+    """Return noisy counts of a tree (or of a total and its parts) that add up exactly.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ MAX_FINITE_REAL = 1e100
 
 
 def exact_number(value: Number, what: str) -> Fraction:
-    """Return a positive number as an exact fraction, as it is written: the float 0.1 is one tenth.
+    """Return a positive number as the exact fraction that it is written as: the float 0.1 is one tenth.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def exact_number(value: Number, what: str) -> Fraction:
 
 
 def exact_or_zero(value: Number, what: str) -> Fraction:
-    """Return a number that is zero or positive as an exact fraction, as `exact_number` reads it.
+    """Return a nonnegative number as the exact fraction that it is written as.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def exact_or_zero(value: Number, what: str) -> Fraction:
 
 
 def whole_vector(values: ArrayLike, what: str) -> NDArray[np.int64]:
-    """Return whole numbers `(n,)` below 2^62 in absolute value; no error message quotes a number.
+    """Return a vector `(n,)` of whole numbers below 2^62 in absolute value. Errors quote none of them.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def real_vector(
     where: NDArray[np.bool_] | None = None,
     infinite: bool = False,
 ) -> NDArray[np.float64]:
-    """Return real numbers `(n,)`, finite unless infinite ones are allowed; repeat a single number `size` times.
+    """Return a vector `(n,)` of real numbers, which have to be finite unless `infinite` is True.
 
     Those that are not looked for (`where` is False) become zero, whatever they are.
 
@@ -117,7 +117,7 @@ def real_vector(
 
 
 def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
-    """Return a matrix `(m, n)` of finite numbers, given dense, sparse or, for one row, as a vector.
+    """Return a matrix `(m, n)` of finite numbers, given as dense, sparse or (if it is one row) as a vector.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
 
 
 def check_generator(rng: object) -> None:
-    """Refuse an object that is no random number generator, such as a seed."""
+    """Refuse an object that is not a random number generator, such as a seed."""
     if not isinstance(rng, np.random.Generator):
         raise SpecError(
             f"the argument rng is of type {type(rng).__name__}",
@@ -153,14 +153,14 @@ def check_generator(rng: object) -> None:
 
 
 def check_draws(draws: object, what: str = "draws", each: int = 1) -> None:
-    """Refuse a number of draws that is not a positive whole number, or whose arrays would fit in no memory."""
+    """Refuse a number of draws that is not a positive whole number or needs too much memory."""
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
         raise SpecError(f"{what} is {draws!r}", needed="a whole number above zero")
     check_room(int(draws) * each)
 
 
 def check_room(values: int) -> None:
-    """Refuse arrays with more values than any memory holds."""
+    """Refuse arrays with more values than a computer's memory can hold."""
     if values > MOST_VALUES:
         raise SpecError(
             f"{values:,} values would need more memory than there is",

@@ -1,4 +1,4 @@
-"""Exact noise on the parts of a feasible set, with the largest rate that keeps a proved privacy loss.
+"""Exact noise on the independent parts of a feasible set, with a proved bound on the privacy loss.
 
 One file: every kind of part is a law, the proof of its loss and its sampler, in one piece.
 """
@@ -41,7 +41,7 @@ SLACK, MARGIN = 1e-9, 1e-9
 
 @dataclass(frozen=True, eq=False)
 class FeasiblePart:
-    """A set of cells that share rules with no other cells, with the way in which noise on it is drawn.
+    """A set of cells that share rules with no other cells, with the sampler of their noise.
 
     Attributes
     ----------
@@ -71,13 +71,13 @@ class FeasiblePart:
     reach: Callable[[float], float] = lambda _: inf
 
     def tail(self, probability: float) -> float:
-        """Return a bound (counts) that the noise of a cell exceeds with at most the given probability."""
+        """Return a bound (counts) that a cell's noise exceeds with at most the given probability."""
         return min(self.widest, self.reach(probability))
 
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """Linear rules: sums that stay fixed, bounds, and inequalities `R y >= least`."""
+    """Linear rules on counts y: sums that stay fixed, bounds, and inequalities `R y >= least`."""
 
     kept: scipy.sparse.csr_array
     sums: Integers
@@ -87,7 +87,7 @@ class Rules:
     least: Reals
 
     def among(self, cells: Integers) -> Rules:
-        """Return the rules restricted to some cells."""
+        """Return the rules restricted to the given cells."""
         kept, rows = self.kept[:, cells], self.rows[:, cells]
         mine, own = (np.flatnonzero(np.diff(each.indptr)) for each in (kept, rows))
         return Rules(
@@ -95,12 +95,12 @@ class Rules:
         )
 
     def check(self, x: Integers) -> None:
-        """Refuse counts outside the feasible set."""
+        """Refuse counts that break a rule of the feasible set."""
         if x.size != self.low.size or (self.kept @ x != self.sums).any() or not self.hold(x[None])[0]:
             raise DataError("the counts break a rule of the set", needed="counts that obey every rule")
 
     def hold(self, y: Integers) -> NDArray[np.bool_]:
-        """Return a mask of the vectors `(k, n)` that satisfy the bounds and inequalities; sums are not checked."""
+        """Return a mask of the vectors of counts `(k, n)` that satisfy the bounds and inequalities."""
         inside = ((y >= self.low) & (y <= self.high)).all(axis=1)
         off = SLACK + np.minimum(
             1e-12 * (np.abs(y) @ abs(self.rows).T), 0.25
@@ -112,7 +112,7 @@ PINNED = "one value, published as it is"
 
 
 def ruled(rules: Rules, cells: Integers, epsilon: Fraction, slowest: float, *, known: bool) -> FeasiblePart:
-    """Choose how to draw noise on cells that share rules; return them as a feasible part."""
+    """Return cells that share rules as one part of the feasible set, with a sampler of its noise."""
     own = rules.among(cells)
     bounded = bool(np.isfinite([own.low, own.high]).any()) or own.rows.shape[0] > 0
     if bounded and known and (tables := _listed_tables(own)) is not None:
@@ -123,7 +123,7 @@ def ruled(rules: Rules, cells: Integers, epsilon: Fraction, slowest: float, *, k
 
 
 def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> FeasiblePart:
-    """Return a part of cells with equal bounds, with two-sided geometric noise that is redrawn until it is within bounds."""
+    """Return cells with equal bounds as one part, with geometric noise redrawn until it is within bounds."""
     width, open_ = float(high[0] - low[0]), low[0] == -inf and high[0] == inf
     if width == 0:
         return _pinned(cells)
@@ -180,7 +180,7 @@ def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Feasib
 
 
 def _side(rate: float, most: Reals) -> tuple[Reals, Reals]:
-    """Return `sum q^k` and `sum k q^k` for k from 1 to `most`, with `q = exp(-rate)`; `most` may be infinite."""
+    """Return the sums of `q^k` and of `k q^k` for k from 1 to `most`, where `q = exp(-rate)`."""
     q, gap = exp(-rate), -np.expm1(-rate)
     last = np.exp(-rate * most)
     return q * (1 - last) / gap, q * (1 - last) / gap**2 - q * np.where(last > 0, most, 0.0) * last / gap
@@ -194,7 +194,7 @@ def _pinned(cells: Integers) -> FeasiblePart:
 
 
 def _listed_tables(own: Rules) -> Integers | None:
-    """Return all tables of a part as rows, or None if there are too many."""
+    """Return all tables of counts that satisfy the rules, one a row, or None if there are too many."""
     matrix = scipy.sparse.csr_array(scipy.sparse.vstack([own.kept.astype(float), own.rows]))
     low: Reals = np.append(own.sums, own.least - SLACK).astype(float)
     high: Reals = np.append(own.sums, np.full(own.least.size, inf)).astype(float)
@@ -205,7 +205,7 @@ def _listed_tables(own: Rules) -> Integers | None:
 
 
 def _listed_part(cells: Integers, tables: Integers, epsilon: Fraction) -> FeasiblePart:
-    """Return a part that lists all its tables with integer weights; its loss is the maximum over all pairs of tables."""
+    """Return a part whose noise is drawn from a list of all its tables with integer weights."""
     if len(tables) == 1:
         return _pinned(cells)
     apart = np.abs(tables[:, None, :] - tables).sum(axis=2)
@@ -237,7 +237,7 @@ def _listed_part(cells: Integers, tables: Integers, epsilon: Fraction) -> Feasib
 
 
 def _by_sums(cells: Integers, own: Rules, epsilon: Fraction, *, known: bool) -> FeasiblePart | None:
-    """Return a part of bounded cells under whole-number rules, drawn cell by cell; None if that would take too long."""
+    """Return a part whose noise is drawn cell by cell, or None if this would take too long."""
     width = own.high - own.low
     matrix = scipy.sparse.vstack([own.kept, own.rows]).toarray()
     whole = (own.rows.data == np.rint(own.rows.data)).all() and np.isfinite(own.least).all()
@@ -265,7 +265,7 @@ def _by_sums(cells: Integers, own: Rules, epsilon: Fraction, *, known: bool) -> 
 
 
 def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bounded: bool) -> FeasiblePart:
-    """Return a part whose noise keeps the sums and is redrawn until the other rules hold."""
+    """Return a part whose noise keeps the sums and is redrawn until it satisfies the other rules."""
     rate = _rounded_down(float(epsilon) / 2) if bounded else epsilon
     try:
         law = bind(LatticeLaplace(rate), cells.size, own.kept, options={"slowest": slowest})
@@ -300,7 +300,7 @@ def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bound
 
 
 def _largest_rate(loss: Callable[[float], float], epsilon: float) -> float:
-    """Return a rate of noise whose privacy loss is at most epsilon, and close to it."""
+    """Return a rate of noise whose privacy loss is at most epsilon and close to epsilon."""
     low, high = epsilon / 2, epsilon
     for _ in range(60):
         middle = (low + high) / 2
@@ -309,6 +309,6 @@ def _largest_rate(loss: Callable[[float], float], epsilon: float) -> float:
 
 
 def _rounded_down(rate: float) -> Fraction:
-    """Return a fraction of 30 bits that is at most a given rate, and close to it."""
+    """Return a fraction with a 30-bit numerator that is at most a given rate and close to it."""
     scale = 2.0 ** (30 - ceil(log2(rate)))
     return Fraction(floor(rate * scale)) / Fraction(scale)

@@ -38,7 +38,7 @@ MIN_ACCEPTED_SHARE = 1e-5
 
 @dataclass(frozen=True)
 class CountsPosterior:
-    """Draws from the posterior of counts under bounds, known sums and inequalities.
+    """Draws from the posterior of counts under bounds, known sums and linear inequalities.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ def posterior_of_counts(
     draws: int = 2000,
     rng: np.random.Generator,
 ) -> CountsPosterior:
-    """Draw counts inside bounds with known `A x` and `R x >= least`, given noisy counts, under a flat prior.
+    """Draw from the posterior of counts under linear constraints, given noisy counts and a flat prior.
 
     Draws are exact under inequalities that the noise often obeys, and with known sums where the law of a sum is known or few
     tables are possible, which are weighed. Else Markov chains walk them, as in `trueup infer`.
@@ -165,7 +165,7 @@ def _with_its_sums(law: LatticeLaw, A: Matrix | None, n: int) -> Matrix:
 
 
 def _headers(constraints: Constraints, each: Sequence[Law]) -> tuple[list[Measured], Integers]:
-    """Return a header for each noise law, and the order in which these headers list the cells."""
+    """Return a measured header for each distinct noise law, and the order of the cells in them."""
     finest, n = constraints.cells.finest, constraints.cells.n
     at: dict[Law, list[int]] = {}
     for i in range(n):

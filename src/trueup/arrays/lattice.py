@@ -24,7 +24,7 @@ L = TypeVar("L", bound=OnLattice)
 def bind(
     law: L, n: int, A: Matrix, zeros: NDArray[np.bool_] | None = None, options: Mapping[str, object] = {}
 ) -> L:
-    """Bind a law to the integer vectors `v (n,)` with `A v = 0`, and choose its sampler.
+    """Return a law restricted to the integer vectors `v (n,)` with `A v = 0`, with a sampler for it.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def law_keeping(
     norm: Norm = "l1",
     slowest: float = 60.0,
 ) -> LatticeLaw:
-    """Return the noise law that keeps `A x`, with mass proportional to `exp(-epsilon |v|)` or `exp(-rho |v|_2^2)`.
+    """Return a law of integer noise v that keeps all sums: `A v = 0`.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def law_keeping(
 
 
 def kept_sums(lattice: Lattice) -> scipy.sparse.csr_array:
-    """Return integer rows `(m, n)` that span all sums kept by a lattice.
+    """Return integer rows `(m, n)` that span all sums which are zero on a lattice of noise.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def kept_sums(lattice: Lattice) -> scipy.sparse.csr_array:
 
 
 def additive_rows(parents: NDArray[np.int64]) -> scipy.sparse.csr_array:
-    """Return a row `(m, n)` for each node with parts, the node minus the sum of its parts; a root has parent -1.
+    """Return a row of `(m, n)` for each node with parts: the node minus its parts. A root has parent -1.
 
     Examples
     --------

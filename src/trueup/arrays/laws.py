@@ -1,4 +1,4 @@
-"""Noise distributions of one count at a given privacy loss: mass, cdf, quantiles, variance, cost and samples."""
+"""Noise laws for single counts with a given privacy loss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Laws: TypeAlias = "Law | Sequence[Law | None]"
 
 
 def discrete_laplace(epsilon: Number, sensitivity: Number = 1) -> DiscreteLaplace:
-    """Return two-sided geometric noise with loss epsilon on counts that one unit changes by `sensitivity` in L1 norm.
+    """Return two-sided geometric noise with privacy loss epsilon, for counts of the given L1 sensitivity.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def discrete_laplace(epsilon: Number, sensitivity: Number = 1) -> DiscreteLaplac
 
 
 def truncated_geometric(epsilon: Number, bound: int = 50, sensitivity: Number = 1) -> TruncatedGeometric:
-    """Return two-sided geometric noise limited to `-bound .. bound`, which also costs a delta.
+    """Return two-sided geometric noise limited to `-bound .. bound`, which adds a delta to its loss.
 
     References
     ----------
@@ -71,7 +71,7 @@ def truncated_geometric(epsilon: Number, bound: int = 50, sensitivity: Number = 
 def discrete_gaussian(
     rho: Number | None = None, sensitivity: Number = 1, *, sigma2: Number | None = None
 ) -> DiscreteGaussian:
-    """Return discrete Gaussian noise with loss rho (zCDP) on counts that one unit changes by `sensitivity` in L2 norm.
+    """Return discrete Gaussian noise with privacy loss rho (zCDP), for counts of the given L2 sensitivity.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def discrete_gaussian(
 
 
 def continuous_laplace(scale: Number) -> Laplace:
-    """Return the law of continuous Laplace noise that somebody else added, for analysis; it is never drawn.
+    """Return the law of continuous Laplace noise in values of another publisher, for analysis only.
 
     References
     ----------
@@ -113,7 +113,7 @@ def continuous_laplace(scale: Number) -> Laplace:
 
 
 def continuous_gaussian(sigma2: Number) -> Gaussian:
-    """Return the law of continuous Gaussian noise that somebody else added, for analysis; it is never drawn.
+    """Return the law of continuous Gaussian noise in values of another publisher, for analysis only.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def continuous_gaussian(sigma2: Number) -> Gaussian:
 
 
 def noise_interval(law: Law, probability: float = 0.95) -> tuple[float, float]:
-    """Return the shortest interval around zero (counts) that contains the noise with at least the given probability.
+    """Return the shortest interval around zero that contains the noise (counts) with a given probability.
 
     For whole noise its ends are whole, so that it may hold more. For noise that keeps sums see `law_keeping`.
 

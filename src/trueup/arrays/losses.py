@@ -1,4 +1,4 @@
-"""Conversions of rho, epsilon and delta into each other, rounded outward.
+"""Conversions between the privacy losses rho, epsilon and delta, rounded to the safe side.
 
 For every alpha > 1, rho-zCDP implies (epsilon, delta)-DP with
 
@@ -32,7 +32,7 @@ _UPWARD = decimal.Context(
 
 
 def epsilon_of(rho: Number, delta: Number) -> Fraction:
-    """Return an upper bound on epsilon such that rho-zCDP implies (epsilon, delta)-DP.
+    """Return an upper bound on the epsilon of (epsilon, delta)-DP that rho-zCDP implies.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def epsilon_of(rho: Number, delta: Number) -> Fraction:
 
 
 def delta_of(rho: Number, epsilon: Number) -> Fraction:
-    """Return an upper bound on delta such that rho-zCDP implies (epsilon, delta)-DP.
+    """Return an upper bound on the delta of (epsilon, delta)-DP that rho-zCDP implies.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def delta_of(rho: Number, epsilon: Number) -> Fraction:
 
 
 def rho_of(epsilon: Number, delta: Number = 0) -> Fraction:
-    """Return a zCDP rho for a pure epsilon or, given a delta, a rho whose noise satisfies (epsilon, delta)-DP.
+    """Return the rho of zCDP for a pure epsilon, or a rho that implies (epsilon, delta)-DP.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def rho_of(epsilon: Number, delta: Number = 0) -> Fraction:
 
 
 def _minimise(bound: Callable[[float], float]) -> Fraction:
-    """Return a nearly optimal `alpha - 1`, found on a log scale by a coarse grid and golden-section search."""
+    """Return the nearly optimal `alpha - 1` of a bound, found by a grid and golden-section search."""
     grid = [t / 4 for t in range(-160, 161)]
     best = min(grid, key=lambda t: _at_excess(bound, t))
     low, high = best - 0.25, best + 0.25

@@ -1,4 +1,4 @@
-"""Posteriors of counts: on a tree given noisy counts, and of the parts of a sum given released counts alone."""
+"""Posteriors of the counts of a tree given noisy counts, and of the parts of a sum given released ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TreePosterior(ThreeLines):
 
     @cached_property
     def marginals(self) -> Marginals:
-        """Return exact marginals of every node's count: `mean`, `sd`, `quantile`, `interval(level)` and `pmf(node)`."""
+        """Return the exact marginal posterior of every node's count."""
         found = Marginals.of_some(marginals(self._solved), self._place)
         whole = np.add.reduceat(found.masses, found.start[:-1])
         return replace(found, masses=found.masses / np.repeat(whole, np.diff(found.start)))
@@ -66,7 +66,7 @@ class TreePosterior(ThreeLines):
 def posterior_of_tree(
     values: ArrayLike, parents: ArrayLike, laws: Laws, *, nonnegative: bool = True, tolerance: float = 1e-9
 ) -> TreePosterior:
-    """Return the exact posterior of counts that add up on a tree, given noisy counts, under a flat prior.
+    """Return the exact posterior of a tree's counts, given noisy counts and a flat prior.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def _deepened(
     at: dict[Law, tuple[Integers, Reals]],
     tolerance: float,
 ) -> Solved:
-    """Solve with message tables that are extended at each node until they hold all but a tolerance of the posterior."""
+    """Solve a tree with message tables that are extended until they omit only a tolerated mass."""
     depth = np.full(low.size, ROUGHLY)
     while True:
         table = FactorTable(low, high)
@@ -176,13 +176,13 @@ def _deepened(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReleasedPosterior(ThreeLines):
-    """The posterior of the true parts of a sum, given released parts without noisy counts."""
+    """The posterior of the true parts of a sum, given only the released parts."""
 
     _problem: ReleasedSum
     _drawn: bool
 
     def draw(self, draws: int, rng: np.random.Generator) -> Integers:
-        """Draw true parts `(draws, n)`: independently for a mode, by four Markov chains for a multinomial draw."""
+        """Draw true parts `(draws, n)`, by Markov chains if the release was a multinomial draw."""
         check_draws(draws, each=self._problem.counts.size)
         check_generator(rng)
         if self._problem.trials == 0:
@@ -200,7 +200,7 @@ class ReleasedPosterior(ThreeLines):
         )
 
     def table(self) -> tuple[Integers, Integers, Reals]:
-        """Return the exact posterior of two parts: counts of each part and probabilities `(k, l)`."""
+        """Return the exact posterior of two parts: the counts of each part, and probabilities `(k, l)`."""
         return two_parts(self._problem, drawn=self._drawn)
 
 
@@ -213,7 +213,7 @@ def posterior_of_released(
     total: Literal["independent", "summed"] = "independent",
     algorithm: Literal[1, 2] = 2,
 ) -> ReleasedPosterior:
-    """Return the posterior of the true parts of a sum that was released by the multinomial mode or a multinomial draw.
+    """Return the posterior of the true parts of a sum that a multinomial method released.
 
     Parameters
     ----------

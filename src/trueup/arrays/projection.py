@@ -1,4 +1,4 @@
-"""Projections of noisy counts onto linear equalities and bounds: programs (P) and (P+), for any A and b."""
+"""Projections of noisy counts onto linear equalities and bounds, for any matrix A."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Limit: TypeAlias = ArrayLike | None
 
 
 class CountLimits(TypedDict, total=False):
-    """Limits of counts, and of weighted sums of counts, in a projection."""
+    """Limits on counts, and on weighted sums of counts, in a projection."""
 
     lower: Limit
     upper: Limit
@@ -48,7 +48,7 @@ def project(
     rng: np.random.Generator | None = None,
     **limits: Unpack[CountLimits],
 ) -> Answer:
-    """Return the point nearest to `y` with `A x = b`: program (P); with `nonnegative`, program (P+).
+    """Return the point with `A x = b` that is nearest to `y`, without or with `x >= 0`.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def nearest_point(
     seconds: float = 60.0,
     rng: np.random.Generator | None = None,
 ) -> Answer:
-    """Return the point of a polyhedron whose sums `M x` are nearest to measured sums in weighted least squares.
+    """Return the point of a polyhedron whose sums `M x` are nearest to measured sums.
 
     Whole points near the projection are near in the measured sums as well as in the counts. With `l1` and `optimal` the weights
     are those of absolute deviations.
@@ -160,7 +160,7 @@ def nearest_point(
 def _whole_point(
     polyhedron: Polyhedron, fit: Fit, continuous: Answer, optimal: bool, seconds: float
 ) -> Answer:
-    """Return the integer point nearest to the projection or, in least squares, to the measurements."""
+    """Return the whole-number point nearest to the projection or to the measured sums."""
     if not np.isfinite(continuous.x).all():
         return continuous
     goal = (fit, FitLoss.squares(fit.weights)) if optimal else _near_point(fit, continuous.x)
@@ -171,7 +171,7 @@ def _whole_point(
 
 
 def _near_point(fit: Fit, x: Reals) -> tuple[Fit, FitLoss]:
-    """Return integer sums just below the fitted ones, and a squared loss for deviations from the fitted sums."""
+    """Return a whole-number fit: sums just below the fitted ones, and a squared loss for deviations."""
     wanted = fit.matrix @ x
     floor = np.floor(wanted + 1e-7)
     return Fit(fit.matrix, floor, fit.weights), FitLoss.squares(fit.weights, wanted - floor)
@@ -231,7 +231,7 @@ def _int64(x: Reals) -> NDArray[np.int64]:
 
 
 def _refuse_indivisible(polyhedron: Polyhedron) -> None:
-    """Refuse an equality with whole coefficients whose greatest common divisor does not divide the right-hand side.
+    """Refuse an equality that no whole numbers satisfy, by the greatest common divisor of its coefficients.
 
     A search for whole points proves this only where counts are bounded: `2 x + 2 y = 3` has no end otherwise.
     """
@@ -249,7 +249,7 @@ def _refuse_indivisible(polyhedron: Polyhedron) -> None:
 
 
 def _refuse(polyhedron: Polyhedron, answer: Answer, integer: bool) -> None:
-    """Raise an error that a program has no solution, with the proved reason if one is found."""
+    """Raise the error that a projection has no solution, with the contradictory rules if they are found."""
     conflict = polyhedron.conflict(integer=integer and polyhedron.rows <= MAX_ROWS_SEARCHED_FOR_CONFLICT)
     if conflict:
         m = polyhedron.sums.size

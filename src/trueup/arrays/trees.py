@@ -1,4 +1,4 @@
-"""Projections of counts onto a tree or onto the margins of a table, without a matrix, for millions of counts."""
+"""Projections of millions of counts onto a tree, or onto the margins of a table, without a matrix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trueup.noise.law import Integers, Reals
 
 
 class LevelOrder(NamedTuple):
-    """A tree with nodes in the order that the compiled functions expect: level after level.
+    """A tree whose nodes are in the order that compiled functions expect: level after level.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class LevelOrder(NamedTuple):
 
 
 def level_order(parents: ArrayLike) -> LevelOrder:
-    """Order the nodes of a tree by level, given each node's parent and -1 for the root.
+    """Return the nodes of a tree ordered by level, given each node's parent and -1 for the root.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def reconcile_tree(
     nonnegative: bool = False,
     whole: bool = False,
 ) -> NDArray:
-    """Return counts that add up on a tree and are nearest to noisy counts in least squares with weights 1 / variance.
+    """Return the counts of a tree that add up and are nearest to noisy counts in weighted least squares.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def _refuse_conflict(rows: scipy.sparse.csr_array, q: Reals, y: Reals, x: Reals)
 
 
 def _nonnegative(rows: scipy.sparse.csr_array, q: Reals, y: Reals) -> Reals:
-    """Return the nonnegative least-squares counts of all nodes, with exact counts fixed and every node the sum of its parts."""
+    """Return nonnegative least-squares counts of a tree that add up and keep the exact counts."""
     n, known, exact = y.size, np.isfinite(q), q == 0
     one = scipy.sparse.csr_array(scipy.sparse.eye_array(n))
     held = np.flatnonzero(exact)
@@ -250,7 +250,7 @@ def project_table(
 
 
 def _number_table(values: ArrayLike, what: str) -> Reals:
-    """Return finite numbers of any shape as an array; refuse anything else."""
+    """Return an array of finite numbers of any shape, or refuse anything else."""
     try:
         given = np.asarray(values, float)
     except (TypeError, ValueError, OverflowError):
@@ -262,7 +262,7 @@ def _number_table(values: ArrayLike, what: str) -> Reals:
 
 
 def _axes(margin: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the axes that a margin keeps; refuse axes that do not increase."""
+    """Return the axes of a table that a margin keeps. Refuse axes that are not in increasing order."""
     try:
         axes = tuple(int(a) for a in margin)
     except (TypeError, ValueError):
@@ -277,7 +277,7 @@ def _axes(margin: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _refuse_margins(kept: list[tuple[int, ...]], known: list[Reals], nonnegative: bool, whole: bool) -> None:
-    """Refuse margins that no table has: contradictory ones, or negative or fractional ones where counts may not be."""
+    """Refuse margins that no table has: contradictory, negative or fractional ones."""
     for (m, b), (k, c) in combinations(zip(kept, known, strict=True), 2):
         both = [
             t.sum(axis=tuple(i for i, a in enumerate(axes) if a not in set(m) & set(k)))

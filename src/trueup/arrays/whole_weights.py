@@ -1,4 +1,4 @@
-"""Exact draws of tables with probability proportional to integer weights: from a list, or cell by cell under rules.
+"""Exact draws of tables with probability proportional to integer weights.
 
 The factor `exp(-rate)` is a whole number of units of 2^-32, so that weights are whole and draws are exact.
 """
@@ -18,17 +18,17 @@ MOST_STEPS, MOST_BYTES = 2_000_000, 2**29
 
 
 def factor_above(rate: float) -> int:
-    """Return `exp(-rate)` in units of 2^-32, rounded up, so that the rate it stands for is not larger."""
+    """Return `exp(-rate)` in units of 2^-32, rounded up."""
     return min(floor(exp(-rate) * 2**BITS) + 1, 2**BITS)
 
 
 def rate_of(factor: int) -> float:
-    """Return the rate for which a factor in units of 2^-32 stands."""
+    """Return the rate whose `exp(-rate)` is the given factor, in units of 2^-32."""
     return BITS * log(2) - log(factor)
 
 
 def draw_position(running: list[int], words: Words) -> int:
-    """Draw a position with probability exactly proportional to integer weights, given as running sums."""
+    """Draw a position with probability proportional to integer weights, given as running sums."""
     total, low = running[-1], 0
     size = (total.bit_length() + 7) // 8
     while (number := int.from_bytes(words(size), "little") >> (8 * size - total.bit_length())) >= total:
@@ -53,7 +53,7 @@ def draw_numbers_below(size: int, count: int, words: Words) -> Integers:
 
 
 class CellSums:
-    """The sums that bounded cells can reach from each cell on, and those that remain once a cell has a value.
+    """The sums of bounded cells that lie within limits, tabulated cell by cell.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class CellSums:
     """
 
     def __init__(self, matrix: Reals, low: Reals, high: Reals, least: Reals, most: Reals) -> None:
-        """Tabulate the sums `matrix @ y` between `least` and `most` that cells with `low <= y <= high` can reach."""
+        """Tabulate the sums `matrix @ y` from `least` to `most` of cells `low <= y <= high`."""
         self.low, width = low.astype(np.int64), high - low
         self.widths, columns = width.astype(np.int64).tolist(), np.rint(matrix.T).astype(np.int64)
         ends = np.stack([np.minimum(matrix, 0) * width, np.maximum(matrix, 0) * width])
@@ -87,7 +87,7 @@ class CellSums:
         self.small = True
 
     def draw(self, x: Integers, count: int, factor: int, words: Words) -> Integers:
-        """Draw tables `(count, cells)` cell by cell, each value weighted by the completions of the later cells."""
+        """Draw tables `(count, cells)` cell by cell, with probability proportional to integer weights."""
         weights = [
             np.array([factor ** abs(v - c) << BITS * (w - abs(v - c)) for v in range(w + 1)], object)
             for c, w in zip((x - self.low).tolist(), self.widths)
@@ -107,7 +107,7 @@ class CellSums:
 
 
 def _distinct_rows(rows: Integers) -> tuple[Integers, Integers]:
-    """Return the distinct rows, and the position of each row among them."""
+    """Return the distinct rows of a matrix, and the position of each row among them."""
     above = rows - rows.min(axis=0)
     sizes = above.max(axis=0) + 1
     if np.prod(sizes.astype(float)) >= 2**62:

@@ -1,4 +1,4 @@
-"""Noise whose outcomes stay within a public feasible set: boxes, sums within boxes, and inequalities.
+"""Noise that keeps counts within a public feasible set, such as bounds, sums and inequalities.
 
 On the feasible set F the law is `exp(-rate |x - y|_1) / Z(x)`. For tables x and x' of F that are d apart the loss is at most
 `rate d + |log Z(x) - log Z(x')| <= 2 rate d`. It is `rate d` where Z is constant: without bounds, on two values, and for sums
@@ -35,7 +35,7 @@ from trueup.noise.laws.geometric import DiscreteLaplace
 
 @dataclass(frozen=True, eq=False)
 class NoiseWithin:
-    """Noise that keeps counts within a feasible set that contains the true counts.
+    """Noise that keeps counts within a public feasible set.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class NoiseWithin:
         slowest: float = 60.0,
         known: bool = True,
     ) -> NoiseWithin:
-        """Return noise within the feasible set of counts x; only the set and the sums `A x`, which are public, are used.
+        """Return noise within the feasible set around counts x. Of x only the sums `A x` are used.
 
         Unless A x is `known`, it is not used either to choose how the noise is drawn, nor to refuse it.
         """
@@ -79,22 +79,22 @@ class NoiseWithin:
 
     @property
     def n(self) -> int:
-        """Return the number of cells."""
+        """Return the number of cells of the feasible set."""
         return self._rules.low.size
 
     @property
     def constant(self) -> bool:
-        """Return True if the mass of y given x is a product over cells, each alone with two values or paired by one sum."""
+        """Return True if the probability of noisy counts is a product over cells, or pairs of cells."""
         return all(part.constant for part in self.parts)
 
     @property
     def attained(self) -> bool:
-        """Return True if some pair of tables has exactly the stated privacy loss; otherwise it is an upper bound."""
+        """Return True if the stated privacy loss is exact, and not only an upper bound."""
         return not any(part.how.endswith("at most") for part in self.parts)
 
     @property
     def variance(self) -> float:
-        """Return an approximate mean squared error of each cell, for true counts at one of the bounds."""
+        """Return the approximate mean squared error of a cell whose true count is at one of its bounds."""
         total = 0.0
         for part in self.parts:
             far = np.arange(1 + min(part.widest, 60 / part.rate)) if part.rate else np.zeros(1)
@@ -103,19 +103,19 @@ class NoiseWithin:
         return total / self.n
 
     def tail(self, probability: float) -> int:
-        """Return a bound (counts) that the noise of any one cell exceeds with at most the given probability."""
+        """Return a bound (counts) that any single cell's noise exceeds with at most the given probability."""
         return int(max(part.tail(probability) for part in self.parts))
 
     @property
     def rates(self) -> Reals:
-        """Return the rate of each cell `(n,)`, 0 if fixed; y in the set has mass proportional to `exp(-sum rate |x - y|)`."""
+        """Return rates r `(n,)`: noisy counts y have mass proportional to `exp(-sum r |x - y|)`."""
         out = np.zeros(self._rules.low.size)
         for part in self.parts:
             out[part.cells] = part.rate
         return out
 
     def draw(self, x: Integers, count: int, words: Words) -> Integers:
-        """Draw `(count, n)` feasible counts around counts that obey the rules; raise DataError for others."""
+        """Draw noisy counts `(count, n)` in the feasible set, or raise DataError if x is outside."""
         if not self._rules.hold(x[None])[0]:
             raise DataError("the counts break a rule of the set", needed="counts that obey every rule")
         out = np.empty((count, x.size), np.int64)
@@ -124,7 +124,7 @@ class NoiseWithin:
         return out
 
     def bias(self, x: ArrayLike) -> Reals:
-        """Return the mean error of each cell if x were the true counts, or NaN if it is unknown."""
+        """Return the mean error of each cell if x are the true counts, or NaN where it is unknown."""
         given = whole_vector(x, "the counts")
         self._rules.check(given)
         out = np.full(given.size, np.nan)
@@ -134,7 +134,7 @@ class NoiseWithin:
         return out
 
     def explain(self) -> list[str]:
-        """Return lines that say how many parts are drawn in each way and what is known of the privacy loss."""
+        """Return lines that state how the noise is drawn and what is known of the privacy loss."""
         kinds = [part.how for part in self.parts]
         return [f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds)]
 
@@ -146,7 +146,7 @@ def _rules_of(
     R: Matrix | None,
     least: ArrayLike,
 ) -> Rules:
-    """Return the given rules as linear rules; refuse true counts that break them."""
+    """Return the arguments as linear rules. Refuse true counts that break a rule."""
     n = x.size
     none = scipy.sparse.csr_array((0, n))
     kept, rows = (none if rule is None else matrix_rows(rule, n, name) for rule, name in ((A, "A"), (R, "R")))
@@ -174,7 +174,7 @@ def _rules_of(
 
 
 def _components(rules: Rules) -> tuple[list[Integers], Integers]:
-    """Return the sets of cells that rules connect, and the cells without rules."""
+    """Return the sets of cells that are connected by rules, and the cells without rules."""
     both = scipy.sparse.csr_array(scipy.sparse.vstack([abs(rules.kept), abs(rules.rows)]))
     graph = scipy.sparse.block_array([[None, both], [both.T, None]])
     labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1][both.shape[0] :]
@@ -185,7 +185,7 @@ def _components(rules: Rules) -> tuple[list[Integers], Integers]:
 
 
 def _choose_parts(rules: Rules, epsilon: Fraction, slowest: float, *, known: bool) -> list[FeasiblePart]:
-    """Split the cells into independent parts, and choose how noise on each part is drawn."""
+    """Split the cells into independent parts, and choose how the noise of each part is drawn."""
     ties, alone = _components(rules)
     parts = [ruled(rules, cells, epsilon, slowest, known=known) for cells in ties]
     low, high = rules.low[alone], rules.high[alone]

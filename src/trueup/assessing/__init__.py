@@ -1,4 +1,4 @@
-"""The verb assess: estimate bias, error and coverage of a spec's methods on true or pseudo-true counts.
+"""Assessment: bias, error and coverage of a spec's methods, simulated on true or pseudo-true counts.
 
 Replicates of measure (simulated), reconcile and infer are made in blocks and summed up as they come.
 """
@@ -38,7 +38,7 @@ MAX_KEPT_ERRORS = 2**23
 
 
 class AssessmentOptions(TypedDict, total=False):
-    """Arguments of an assessment that few users change."""
+    """Rarely needed arguments of an assessment."""
 
     intervals: Any
     infer_replicates: int
@@ -66,7 +66,7 @@ def assess(
     public_truth: bool = False,
     **options: Unpack[AssessmentOptions],
 ) -> Assessment:
-    """Estimate bias, error and coverage of methods and budgets, by replicating measurement and reconciliation.
+    """Estimate bias, error and coverage of methods and budgets, by simulating measurements many times.
 
     Parameters
     ----------
@@ -185,12 +185,12 @@ def assess(
 
 
 def _as_list(given: Any) -> list[Any]:
-    """Return an argument as a list; a single name, budget, method or rule becomes a list of one."""
+    """Return an argument as a list, in which a single name, budget, method or rule is the only element."""
     return list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
 
 
 def _increasing(sizes: Sequence[int]) -> Sequence[int]:
-    """Return the lower ends of size classes; refuse those that are not in increasing order from 1."""
+    """Return the lower ends of size classes, or refuse them if they do not increase from 1 upwards."""
     if list(sizes) != sorted(set(sizes)) or min(sizes, default=0) < 1:
         raise SpecError(
             "the size classes are not in increasing order",
@@ -200,7 +200,7 @@ def _increasing(sizes: Sequence[int]) -> Sequence[int]:
 
 
 def _refuse_unusable(**numbers: int) -> None:
-    """Refuse numbers of replicates too small for estimates of the Monte Carlo error."""
+    """Refuse numbers of replicates, workers or seeds that are too small."""
     least = {"workers": 1, "seed": 0}
     for name, number in numbers.items():
         lowest = least.get(name, MIN_REPLICATES)
@@ -211,7 +211,7 @@ def _refuse_unusable(**numbers: int) -> None:
 
 
 def _limits(thresholds: Mapping[str, float], strata: Sequence[Strata]) -> dict[Margin, dict[str, float]]:
-    """Return the threshold (counts) of each table for which one is given."""
+    """Return the threshold (counts) of each table for which a threshold is given."""
     margins = {str(s.margin): s.margin for s in strata}
     found: dict[Margin, dict[str, float]] = {}
     for name, limit in thresholds.items():
@@ -226,7 +226,7 @@ def _limits(thresholds: Mapping[str, float], strata: Sequence[Strata]) -> dict[M
 
 
 def _kept_replicates(replicates: int, groups: int) -> int:
-    """Return the number of replicates whose errors are kept for quantiles of single counts; 0 if too few fit in memory."""
+    """Return how many replicates' errors of single counts are stored, 0 if too few fit in memory."""
     number = min(replicates, MAX_KEPT_ERRORS // groups)
     return number if number >= MIN_REPLICATES else 0
 

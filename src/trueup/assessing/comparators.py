@@ -1,4 +1,4 @@
-"""Other ways of protecting tables, for comparison: perturbed and swapped tables, and a given release.
+"""Other ways to protect tables, for comparison: perturbed tables, swapped records, and a given release.
 
 None of them has a formal guarantee, and each is labelled so. A comparator makes every table anew from the true counts,
 each table by itself, as it would be published; its parts need not add up.
@@ -28,7 +28,7 @@ _LAWS = tuple(name for name in PERTURBATIONS.names if name not in READ)
 
 @dataclass(frozen=True, eq=False)
 class PerturbedTables:
-    """Tables perturbed by a law p(y | x), with cell-key noise from simulated record keys or with independent noise.
+    """Tables whose counts are perturbed by a law p(y | x), by record keys or independently.
 
     The keys of the records of a finest cell add up, modulo one, to one uniform key, which is drawn; a cell of another
     table has the sum of the keys of the finest cells in it. Cells with the same records so have the same key.
@@ -41,7 +41,7 @@ class PerturbedTables:
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
-        """Return perturbed tables for as many replicates as there are rows of values."""
+        """Return perturbed tables for each replicate, as many as there are rows of values."""
         made = [self.publish(cells, margins, rng) for _ in range(len(values))]
         tables = {margin: np.stack([one[margin] for one in made]) for margin in margins}
         intervals = {(IMPLIED, margin): self._intervals(shown) for margin, shown in tables.items()}
@@ -50,7 +50,7 @@ class PerturbedTables:
     def publish(
         self, cells: Cells, margins: Sequence[Margin], rng: np.random.Generator
     ) -> dict[Margin, NDArray[np.int64]]:
-        """Return the perturbed tables of one replicate."""
+        """Return the perturbed tables of a single replicate."""
         keys = rng.integers(0, 2**64, cells.n, dtype=np.uint64) * (self.counts > 0).astype(np.uint64)
         found = {}
         for margin in margins:
@@ -64,7 +64,7 @@ class PerturbedTables:
         return found
 
     def _intervals(self, shown: NDArray) -> Bounds:
-        """Return an equal-tailed interval for every published value under a flat prior."""
+        """Return an equal-tailed interval for the true count behind every published value."""
         values, back = np.unique(shown, return_inverse=True)
         ends = np.array([self._ends(int(value)) for value in values])
         return ends[back.reshape(shown.shape), 0], ends[back.reshape(shown.shape), 1]
@@ -79,7 +79,7 @@ class PerturbedTables:
 
 @dataclass(frozen=True, eq=False)
 class Swapping:
-    """Swapping of a share of the records among places with the same parent.
+    """Swapping of a share of the records between places that have the same parent.
 
     Places keep their totals; tables by attributes change.
     """
@@ -90,12 +90,12 @@ class Swapping:
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
-        """Return swapped tables for as many replicates as there are rows of values."""
+        """Return tables of swapped records for each replicate, as many as there are rows of values."""
         made = np.stack([self._swapped(cells, rng) for _ in range(len(values))])
         return ReplicateEstimates({margin: cells.sum(made, margin) for margin in margins}, {})
 
     def _swapped(self, cells: Cells, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return the counts `(n,)` after a random permutation of the chosen records' attributes within each parent."""
+        """Return the counts `(n,)` after chosen records' attributes are permuted within parent places."""
         chosen = rng.binomial(self.counts, self.rate)
         each = cells.n // cells.shape[0]
         records = np.repeat(np.arange(cells.n), chosen)
@@ -114,19 +114,19 @@ class Swapping:
 
 @dataclass(frozen=True, eq=False)
 class GivenRelease:
-    """Counts released elsewhere, which are the same in every replicate and so have errors without Monte Carlo error."""
+    """Counts from a release made elsewhere, which are the same in every replicate."""
 
     released: NDArray[np.int64]
 
     @cached_property
     def whole(self) -> NDArray[np.int64]:
-        """Return the finest counts `(1, n)`."""
+        """Return the finest counts of the release `(1, n)`."""
         return self.released[None]
 
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
-        """Return the given tables, repeated for every row of values."""
+        """Return the tables of the release, repeated for every row of values."""
         tables = {m: np.repeat(cells.sum(self.whole, m), len(values), axis=0) for m in margins}
         return ReplicateEstimates(tables, {})
 
@@ -137,7 +137,7 @@ Comparator = PerturbedTables | Swapping | GivenRelease
 def comparators(
     wanted: Sequence[Any], counts: NDArray[np.int64], released: NDArray[np.int64] | None, level: float
 ) -> list[tuple[Assessed, Comparator]]:
-    """Make comparators from names and parameters, and from a release of other origin if one is given.
+    """Return comparators, given their names and parameters or a release made elsewhere.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Methods under assessment: a method of reconciliation or inference, applied to a batch of simulated measurements.
+"""Methods under assessment, each applied to batches of simulated measurements.
 
 Intervals whose coverage is assessed: rules that turn one replicate's published counts into bounds.
 A rule is a class with a name; what is listed in `RULES` can be asked for by that name, and any other
@@ -32,7 +32,7 @@ Bounds = tuple[NDArray, NDArray]
 
 @dataclass(frozen=True, eq=False)
 class Published:
-    """The published data of a batch of `b` replicates, which is all that an interval rule may use.
+    """The published data of `b` replicates, the only data that an interval rule may use.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Published:
         return self.simulate() if self.simulate else None
 
     def measured(self, margin: Margin) -> tuple[Measured, NDArray] | None:
-        """Return the header and values `(b, groups)` of the first query that measured all groups of a margin, or None."""
+        """Return header and values `(b, groups)` of the first query that measured a whole margin, or None."""
         for header, values in zip(self.headers, split(self.values, self.headers, self.cells)):
             whole = header.groups is None and not header.exact
             if whole and canonical(self.cells, header.margin) == margin:
@@ -82,12 +82,12 @@ class IntervalRule(ABC):
 
     @abstractmethod
     def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
-        """Return lower and upper ends `(b, groups)` of intervals for reconciled counts; None if the rule has no intervals."""
+        """Return lower and upper ends `(b, groups)` of a margin's intervals, or None if there are none."""
 
 
 @dataclass(frozen=True)
 class LeastSquares(IntervalRule):
-    """Intervals from normal quantiles of the least-squares standard error around the reconciled count.
+    """Intervals around the reconciled count, from the least-squares standard error and normal quantiles.
 
     It ignores nonnegativity, rounding and the shape of the noise distribution.
     """
@@ -107,7 +107,7 @@ class LeastSquares(IntervalRule):
 
 @dataclass(frozen=True)
 class NoiseMargin(IntervalRule):
-    """Intervals around the noisy count from the margin of error of the noise, the same for every method."""
+    """Intervals around the noisy count, from the margin of error of its noise."""
 
     level: float = 0.9
     name: ClassVar[str] = "noise"
@@ -123,7 +123,7 @@ class NoiseMargin(IntervalRule):
 
 @dataclass(frozen=True)
 class BySize(IntervalRule):
-    """Intervals around the reconciled count from the simulated margin of error of counts of the same released size.
+    """Intervals around the reconciled count, from simulated errors of counts of the same released size.
 
     The margin of tables and reports. Replicates of a block share the simulation of the block's first.
     """
@@ -147,7 +147,7 @@ POSTERIOR = "posterior"
 
 @dataclass(frozen=True, eq=False)
 class ReplicateEstimates:
-    """Estimated counts of a batch of `b` replicates, and intervals for the true counts.
+    """Estimated counts of `b` replicates, and intervals for the true counts.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class ReplicateEstimates:
 
 @dataclass(frozen=True, eq=False)
 class Reconciler:
-    """A method of reconciliation with its interval rules, ready to be applied to simulated measurements."""
+    """A prepared reconciliation method with its interval rules, for simulated measurements."""
 
     method: Method
     state: Any
@@ -175,7 +175,7 @@ class Reconciler:
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
-        """Reconcile each row of measured values `(b, q)`; return estimates and intervals."""
+        """Reconcile each row of measured values `(b, q)`, and return estimates and intervals."""
         solution = self.method.apply(self.state, values, rng)
         if solution.status is not Status.SOLVED:
             raise unsolved(self.method.name, solution.status)
@@ -200,7 +200,7 @@ class Reconciler:
 
 @dataclass(frozen=True, eq=False)
 class Inferrer:
-    """A method of inference, ready to be applied, with posterior means and intervals of probability `level`."""
+    """A prepared inference method, for posterior means and intervals from simulated measurements."""
 
     method: InferMethod
     state: Any
@@ -210,7 +210,7 @@ class Inferrer:
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
-        """Infer the counts from each row of measured values `(b, q)`; return posterior means and intervals."""
+        """Infer the counts from each row of measured values, and return posterior means and intervals."""
         drawn = [self._draw(row, rng) for row in values]
         found = {margin: [self._describe(cells, d, margin) for d in drawn] for margin in margins}
         tables = {margin: np.stack([mean for mean, _, _ in rows]) for margin, rows in found.items()}
@@ -225,7 +225,7 @@ class Inferrer:
         return drawn.accepted(self.method.name)
 
     def _describe(self, cells: Cells, drawn: Drawn, margin: Margin) -> tuple[NDArray, NDArray, NDArray]:
-        """Return the mean of every group and the ends of its interval."""
+        """Return the posterior mean of every group of a margin, and the ends of its interval."""
         if (exact := drawn.marginals.get(margin)) is not None:
             return exact.mean, *exact.interval(self.level)
         table = cells.sum(drawn.draws, margin)

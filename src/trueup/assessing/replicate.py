@@ -1,4 +1,4 @@
-"""Simulation of replicates in blocks: noise at every budget, estimates by every method, and sums of errors."""
+"""Simulation of replicates in blocks: noise at every budget, and sums of each method's errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class ReplicateBlock:
-    """A block of replicates, `start .. start + size`; its `number` determines the seed."""
+    """A block of successive replicates, whose number determines its random seed."""
 
     number: int
     start: int
@@ -39,7 +39,7 @@ class ReplicateBlock:
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """Sums over all finished blocks, with one tally for each budget, method and margin.
+    """Sums of errors over all finished blocks, for each budget, method and margin.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Done:
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """A function that simulates a block of replicates, with the inputs that all blocks share.
+    """A function that simulates a block of replicates.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Simulation:
     linked: str = ""
 
     def __call__(self, block: ReplicateBlock) -> Done:
-        """Simulate a block and return its sums, which depend on the block alone."""
+        """Simulate a block of replicates, and return its sums of errors."""
         sums: dict[tuple[int, int, Margin], Tally] = {}
         versus: dict[tuple[int, int, Margin], dict[Key, Scatter]] = {}
         for budget, (headers, estimators) in enumerate(self.scenarios):
@@ -120,7 +120,7 @@ class Simulation:
         return Done(block.size, 1, sums, versus)
 
     def _rng(self, block: ReplicateBlock, purpose: int) -> np.random.Generator:
-        """Return a random generator: 0 for noise, equal for all methods and budgets, or 1 for the methods' own draws."""
+        """Return a block's random generator, for noise (`purpose` 0) or for the methods' own draws (1)."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(block.number, purpose)))
 
     def _tally(
@@ -141,7 +141,7 @@ class Simulation:
         }
 
     def _more(self, strata: Strata, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:
-        """Return statistics `(b, groups)` other than the error of every count."""
+        """Return statistics `(b, groups)` of a margin's counts besides their errors."""
         found = _missed(self.cells, strata.margin, tables) if self.additivity else {}
         if self.linked and strata.margin.attributes == (COUNTED_UNIT,):
             found |= _of_ratios(strata.truth, tables[strata.margin], self.linked)
@@ -149,13 +149,13 @@ class Simulation:
 
 
 def _compare(means: Mapping[Key, NDArray], first: Mapping[Key, NDArray]) -> dict[Key, Scatter]:
-    """Return the difference of each method from the first, replicate by replicate, so that shared noise cancels."""
+    """Return the differences of a method from the first one, replicate by replicate, under the same noise."""
     rows = len(means[ERROR])
     return {key: Scatter.of(means[key] - first[key][:rows]) for key in (ERROR, SQUARE)}
 
 
 def _missed(cells: Cells, margin: Margin, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:
-    """Return distances `(b, groups)` of counts from the sums of parts in the next finer table; empty for the finest table."""
+    """Return distances `(b, groups)` between counts and the sums of their parts in the next finer table."""
     finer = [m for m in tables if m != margin and cells.contains(margin, m)]
     if not finer:
         return {}
@@ -166,13 +166,13 @@ def _missed(cells: Cells, margin: Margin, tables: Mapping[Margin, NDArray]) -> d
 
 
 def ratio_of(constraints: Constraints) -> str:
-    """Return the name of the ratio of two linked tables; empty if there is one table."""
+    """Return the name of the ratio of two linked tables, or an empty text for a single table."""
     joined = constraints.joined
     return "" if joined is None else " per ".join(table.counts for table in joined.tables)
 
 
 def _of_ratios(truth: NDArray, counts: NDArray, name: str) -> dict[Key, NDArray]:
-    """Return errors of the ratio of two tables at each place, repeated for both tables; NaN if the true ratio is undefined."""
+    """Return errors of the ratio of two linked tables at each place, NaN if the true ratio is undefined."""
     true, made = (t[..., ::2] / np.maximum(t[..., 1::2], 1) for t in (truth, counts))
     errors = np.full(counts.shape, np.nan)
     errors[:, 1::2] = np.where(truth[1::2] > 0, made - true, np.nan)
@@ -180,7 +180,7 @@ def _of_ratios(truth: NDArray, counts: NDArray, name: str) -> dict[Key, NDArray]
 
 
 def replicate_blocks(replicates: int, cells: int) -> list[ReplicateBlock]:
-    """Divide the replicates into blocks of almost equal size that depend only on the size of the problem."""
+    """Divide the replicates into blocks of almost equal size."""
     number = min(max(MIN_REPLICATE_BLOCKS, -(-replicates * cells // ENTRIES)), replicates // 2)
     edges = np.linspace(0, replicates, number + 1).astype(int).tolist()
     return [ReplicateBlock(k, start, stop - start) for k, (start, stop) in enumerate(pairwise(edges))]
@@ -189,7 +189,7 @@ def replicate_blocks(replicates: int, cells: int) -> list[ReplicateBlock]:
 def carry_out(
     simulation: Simulation, blocks: Sequence[ReplicateBlock], workers: int, progress: Progress
 ) -> Done:
-    """Simulate the blocks and add up their sums in order; after an interruption, return the sum of the finished ones."""
+    """Simulate the blocks and add up their sums, or those of the finished blocks after an interruption."""
     waiting: dict[int, Done] = {}
     done, replicates = None, sum(block.size for block in blocks)
     try:

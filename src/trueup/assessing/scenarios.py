@@ -32,7 +32,7 @@ from trueup.reconciling.method import Method
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """A budget to compare, with the measured margins under it and the privacy guarantee."""
+    """A budget to compare, with the measurements and the privacy guarantee that it gives."""
 
     budget: Budget
     headers: tuple[Measured, ...]
@@ -40,7 +40,7 @@ class Scenario:
 
 
 def scenarios(spec: Spec, constraints: Constraints, scales: Iterable[Any]) -> tuple[Scenario, ...]:
-    """Prepare the measurements under each multiple of the spec's budgets."""
+    """Return the measurements that each multiple of the spec's budgets gives."""
     exact = [rational(scale, "the budget scale") for scale in scales]
     _refuse_twins("budget scale", [str(scale) for scale in exact])
     if not exact:
@@ -58,7 +58,7 @@ def _scenario(spec: Spec, constraints: Constraints, scale: Fraction) -> Scenario
 
 
 def scaled_budgets(spec: Spec, scale: Fraction) -> Spec:
-    """Return the spec with every budget multiplied by a factor.
+    """Return the spec with every privacy budget multiplied by a factor.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def _scaled_query(query: Query, scale: Fraction) -> Query:
 
 
 def reconcilers(spec: Spec, constraints: Constraints, methods: Sequence[Any]) -> list[Method]:
-    """Make the methods of reconciliation from names, pairs of name and parameters, or methods; by default the spec's own."""
+    """Return the reconciliation methods that are given by name or as objects, by default the spec's own."""
     return [_method(entry) for entry in methods] or [choose(spec.reconcile, constraints)]
 
 
@@ -93,7 +93,7 @@ def _method(entry: Any) -> Method:
 
 
 def inferrers(spec: Spec, constraints: Constraints, scenario: Scenario, wanted: Any) -> list[InferMethod]:
-    """Make the method of inference: none, the spec's own (True), a named one, or a given object."""
+    """Return the inference method in a list: the spec's own, a named or a given one. Empty for none."""
     if wanted is None or wanted is False:
         return []
     if isinstance(wanted, InferMethod):
@@ -111,13 +111,13 @@ def inferrers(spec: Spec, constraints: Constraints, scenario: Scenario, wanted: 
 
 
 def _header_only(cells: Cells, scenario: Scenario):
-    """Return measurements without cells, which suffice to choose a method by laws and margins."""
+    """Return measurements of zeros, which suffice to choose a method by laws and margins."""
     zeros = tuple(header.sums(cells, np.zeros(cells.n, np.int64)) for header in scenario.headers)
     return Measurements(cells, scenario.headers, zeros, scenario.guarantee, simulation=True)
 
 
 def interval_rules(wanted: Sequence[Any], level: float) -> list[IntervalRule]:
-    """Make interval rules from names; a rule that is given as an object is returned unchanged.
+    """Return the interval rules with the given names. A rule given as an object is returned unchanged.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def _rule(name: Any, level: float) -> IntervalRule:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """The budgets, methods and comparators to compare, fixed before anything is drawn.
+    """The budgets, methods and comparators that an assessment compares.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ def compare(
     level: float,
     others: Sequence[tuple[Assessed, Comparator]] = (),
 ) -> Compared:
-    """Prepare the budgets, methods and comparators to compare; see `assess` for the arguments.
+    """Return the budgets, methods and comparators that an assessment compares, prepared for simulation.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def _inferrer(
 
 
 def assessed(methods: Sequence[Method], inferring: Sequence[InferMethod]) -> tuple[Assessed, ...]:
-    """Return the labels of the methods; a name that occurs more than once is followed by its parameters."""
+    """Return the labels of the methods, with their parameters where a name occurs more than once."""
     every = [("reconcile", m, m.nonnegative) for m in methods] + [("infer", m, True) for m in inferring]
     names = Counter(method.name for _, method, _ in every)
     found = [

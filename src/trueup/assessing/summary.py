@@ -1,4 +1,4 @@
-"""Figures of an assessment with Monte Carlo errors, and flags for claims that they contradict.
+"""Figures of an assessment with Monte Carlo errors, and flags for claims that the figures contradict.
 
 A figure is flagged only if it is beyond what is material by more than its Monte Carlo error explains; the chance
 that any of all figures of an assessment is flagged wrongly is below `FALSE_ALARM_PROBABILITY`.
@@ -52,7 +52,7 @@ nonnegativity and no defect of a method.
 def find_flags(
     rows: Sequence[Mapping], methods: Sequence[Assessed], intervals: Mapping[str, float], nonnegative: bool
 ) -> tuple[Flag, ...]:
-    """Return a flag for each claim that the figures of a level or size class contradict; comparators make no claims."""
+    """Return a flag for each claim of a method that the figures of some class of counts contradict."""
     claiming = {m.label for m in methods if m.verb != COMPARATOR}
     rows = [row for row in rows if row["method"] in claiming]
     kept = {m.label: nonnegative and m.nonnegative for m in methods}
@@ -63,7 +63,7 @@ def find_flags(
 
 
 def _tested(rows: Sequence[Mapping]) -> Iterator[Mapping]:
-    """Yield the rows to test: those of levels and size classes, or of the level alone if it has one size class."""
+    """Yield the figures on which claims are tested: those of levels and of size classes."""
     whole = {r["level"]: r["units"] for r in rows if r["by"] == "level"}
     for row in rows:
         if row["by"] == "level" or (row["by"] == "size" and row["units"] < whole[row["level"]]):
@@ -71,7 +71,7 @@ def _tested(rows: Sequence[Mapping]) -> Iterator[Mapping]:
 
 
 def _margin(replicates: int, tests: int) -> float:
-    """Return the number of Monte Carlo errors that some test exceeds with `FALSE_ALARM_PROBABILITY` if all claims hold."""
+    """Return how many Monte Carlo errors a deviation must exceed for a flag, given the number of tests."""
     from scipy.special import stdtrit
 
     return float(stdtrit(replicates - 1, 1 - FALSE_ALARM_PROBABILITY / tests))
@@ -138,7 +138,7 @@ SHARES = {"coverage", "wrong side", "wrong rank"}
 
 
 def rows(strata: Strata, tally: Tally, versus: Mapping[Key, Scatter], first: str) -> Iterator[Row]:
-    """Yield the figures of one method on one margin, class by class.
+    """Yield the figures of one method on one margin, for each class of counts.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def _figure_row(
 
 
 def _dispersion(classing: Classing, at: slice, tally: Tally, variance: NDArray) -> Iterator[Row]:
-    """Yield the spread of bias and of variance between classes: a standard deviation weighted by numbers of groups.
+    """Yield the standard deviation, between classes of counts, of bias and of variance.
 
     With class figures v, weights w (shares of the units) and centred v' = v - w.v, the spread is D^2 = w.v'^2. Noise
     in v with covariance S adds w.diag(C S C'), with C the centring, which is taken off; to first order the
@@ -239,13 +239,13 @@ def _dispersion(classing: Classing, at: slice, tally: Tally, variance: NDArray) 
 
 
 def _root(square: NDArray, error: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the root of a mean square, and the Monte Carlo error of the root by the delta method."""
+    """Return the square root of a mean square, with its Monte Carlo error by the delta method."""
     root = np.sqrt(square)
     return root, np.divide(error, 2 * root, out=np.zeros_like(root), where=root > 0)
 
 
 def _not_zero(error: NDArray, count: int) -> NDArray:
-    """Return the Monte Carlo error of a share, at least about one divided by the number of replicates."""
+    """Return the Monte Carlo error of a share, at least about one over the number of replicates."""
     return np.where(error > 0, error, 1 / (count + 2))
 
 
@@ -253,7 +253,7 @@ def _not_zero(error: NDArray, count: int) -> NDArray:
 
 
 def single_counts(tally: Tally, kept: int) -> Figures:
-    """Return figures of every single count of a margin.
+    """Return the figures of every single count of a margin.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def single_counts(tally: Tally, kept: int) -> Figures:
 
 
 def _of_errors(moments: Moments) -> dict[Key, tuple[NDArray, NDArray]]:
-    """Return bias, variance and root mean squared error with Monte Carlo errors, given moments of the errors."""
+    """Return bias, variance and root mean squared error, with Monte Carlo errors."""
     n, bias = moments.count, moments.mean
     two, three, four = moments.powers / n
     variance = moments.variance
@@ -291,14 +291,14 @@ def _of_errors(moments: Moments) -> dict[Key, tuple[NDArray, NDArray]]:
 
 
 def _share(moments: Moments) -> tuple[NDArray, NDArray]:
-    """Return a share and its Monte Carlo error after adding one success and one failure, so that it is never zero."""
+    """Return a share of replicates and its Monte Carlo error, which is never zero."""
     n, share = moments.count, moments.mean
     likely = (n * share + 1) / (n + 2)
     return share, np.sqrt(likely * (1 - likely) / n)
 
 
 def _order_statistics(errors: NDArray) -> dict[Key, tuple[NDArray, NDArray]]:
-    """Return quantiles of the errors `(k, groups)`; replicates are exchangeable, so the first `k` are a random sample.
+    """Return quantiles of the errors `(k, groups)` of `k` replicates, with Monte Carlo errors.
 
     The error is half the distance of the order statistics one standard error of the rank to either side.
     """

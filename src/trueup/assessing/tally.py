@@ -1,4 +1,4 @@
-"""Sums over the replicates of one method on one margin, in total and by classes of counts."""
+"""Sums, over replicates, of the errors of one method on one margin, in total and by classes of counts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Classing:
 
 
 def by_range(by: str, numbers: NDArray, lower_ends: Sequence[int]) -> Classing:
-    """Sort whole numbers into ranges; leave out empty classes.
+    """Return the ranges into which whole numbers fall, without empty ranges.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def _range_label(ends: Sequence[int], k: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Strata:
-    """All divisions of one margin's groups into classes, with the classes in one list.
+    """The divisions of a margin's groups into classes, by size and by other traits.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Strata:
 
     @cached_property
     def means(self):
-        """Return the sparse matrix `(classes, groups)` that averages group values within each class."""
+        """Return the sparse matrix `(classes, groups)` that averages values of groups within each class."""
         return scipy.sparse.vstack([_means(c) for c in self.classings], format="csr")
 
     def average(self, values: NDArray) -> NDArray:
@@ -101,7 +101,7 @@ class Strata:
 
     @property
     def size(self) -> Classing:
-        """Return the division into classes by the true count."""
+        """Return the division of the groups into classes by the true count."""
         return self.classings[1]
 
 
@@ -113,14 +113,14 @@ def _means(classing: Classing):
 
 
 def stratify(cells: Cells, counts: NDArray[np.int64], margin: Margin, sizes: Sequence[int]) -> Strata:
-    """Sort the groups of a margin into classes, given `n` true cell counts."""
+    """Return the divisions of a margin's groups into classes, given all true counts `(n,)`."""
     truth = cells.sum(counts, margin)
     every = Classing(LEVEL, ("all",), np.zeros(truth.size, np.int64))
     return Strata(margin, truth, (every, by_range(SIZE, truth, sizes), *_fairness_classings(cells, margin)))
 
 
 def _fairness_classings(cells: Cells, margin: Margin) -> Iterator[Classing]:
-    """Yield the classes in which fairness is assessed: by number of siblings, and by the value of each attribute."""
+    """Yield divisions into classes for judging fairness: by number of siblings, and by attribute."""
     places, *values = np.unravel_index(np.arange(cells.size(margin)), cells.margin_shape(margin))
     level = cells.tree.level(margin.level)
     if level:
@@ -146,7 +146,7 @@ MAX_RANKED_COUNTS = 5000
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Sums over replicates for one method and margin; two tallies are added with `+`.
+    """Sums over replicates of one method's errors on one margin. Two tallies are added with `+`.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ def tally(
     keep: bool,
     more: Mapping[Key, NDArray] = MappingProxyType({}),
 ) -> tuple[Tally, dict[Key, NDArray]]:
-    """Sum estimated counts `(b, groups)` of one margin over replicates, together with `more` statistics of them.
+    """Return the sums of the errors of estimated counts `(b, groups)` of a margin over replicates.
 
     Returns
     -------
@@ -230,7 +230,7 @@ _OF_ERRORS = {"error", "square", "absolute"}
 def _claims(
     truth: NDArray, counts: NDArray, bounds: Mapping, thresholds: Mapping[str, float]
 ) -> Iterator[tuple[Key, NDArray]]:
-    """Yield arrays `(b, groups)`: interval covers the true count, interval length, wrong side of a threshold, wrong rank."""
+    """Yield statistics `(b, groups)` of claims: coverage, length, wrong side of a threshold, wrong rank."""
     for rule, (low, high) in bounds.items():
         yield (COVERAGE, rule), (low <= truth) & (truth <= high)
         yield (LENGTH, rule), np.subtract(high, low)
@@ -241,13 +241,13 @@ def _claims(
 
 
 def _ranks(counts: NDArray) -> NDArray[np.int64]:
-    """Return the number of larger counts in the same row, for every count; ties share the best rank."""
+    """Return the rank of every count within its row, as the number of larger counts."""
     smaller = [np.searchsorted(np.sort(row), row, side="right") for row in counts]
     return counts.shape[1] - np.array(smaller)
 
 
 def _quantiles(counts: NDArray[np.int64]) -> NDArray:
-    """Return quantiles `(1 + size classes, q)` of the errors of all groups and of each size class."""
+    """Return quantiles `(1 + size classes, q)` of the errors of all groups, and of each size class."""
     every = np.concatenate([counts.sum(axis=0, keepdims=True), counts])
     return histogram_quantiles(every, np.array(QUANTILES))
 

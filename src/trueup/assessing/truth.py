@@ -25,7 +25,7 @@ from trueup.synth.own_places import made_up_counts
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Counts that an assessment takes as the true ones.
+    """Counts that an assessment treats as the true ones.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Truth:
 
     @property
     def truncation(self) -> dict[str, Any]:
-        """Return the limit on a unit's records, the number dropped, and the number that each other bound would drop.
+        """Return the limit on each unit's records and the number dropped, also for other possible limits.
 
         Empty where no limit was applied.
         """
@@ -58,7 +58,7 @@ class Truth:
 
 
 def _by_bound(limit: Limit) -> dict[str, int]:
-    """Return the number of records that each bound on a unit's records would drop from the table."""
+    """Return the number of records that each possible limit on a unit's records would drop."""
     many = sum(limit.units.values())
     held = RecordsOfUnits({records: units / many for records, units in limit.units.items()})
     return {str(bound): held.dropped(bound, many) for bound in held.bounds(limit.records)}
@@ -67,7 +67,7 @@ def _by_bound(limit: Limit) -> dict[str, int]:
 def read_truth(
     spec: Spec | Problem | str | Path, source: Any, geography: Any, *, public: bool
 ) -> tuple[Problem, Truth]:
-    """Read the true counts from a table, or take them from a release; return them, and the problem on their places.
+    """Return the true counts, read from a table or taken from a release, and the problem on their places.
 
     Raises
     ------
@@ -86,14 +86,14 @@ def read_truth(
 
 
 def _on(spec: Spec | Problem | str | Path, cells: Cells) -> Problem:
-    """Return the problem of a spec on the cells of the true counts."""
+    """Return the problem of a spec on the places of the true counts."""
     if isinstance(spec, Problem) and spec.cells is cells:
         return spec
     return Problem(spec_and_text(spec)[0], cells)
 
 
 def _of_release(spec: Spec | Problem | str | Path, source: Release, *, public: bool) -> tuple[Problem, Truth]:
-    """Return an earlier release as true counts, which are public unless the noise was only simulated."""
+    """Return an earlier release's counts as true counts, with the problem on their places."""
     problem, cells = _on(spec, source.cells), source.cells
     same = tuple(level.name for level in problem.spec.levels) == cells.tree.levels
     if not same or cells.attributes != build_cells(problem.spec, cells.tree).attributes:
@@ -117,7 +117,7 @@ def _of_release(spec: Spec | Problem | str | Path, source: Release, *, public: b
 def made_up_truth(
     spec: Spec | Problem | str | Path, geography: Any = None, *, cells: int = 5_000, seed: int = 0
 ) -> Truth:
-    """Make up a population on the public places of a spec, to compare methods before anything is measured.
+    """Return a made-up population on the public places of a spec, for comparing methods in advance.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The verb measure: add noise to confidential counts."""
+"""Measuring: noise is added to confidential counts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from trueup.noise.law import Integers, Law, Words
 def measure(
     spec: Spec | Problem | str | Path, data: Any, geography: Any = None, *, expect_rows: int | None = None
 ) -> Measurements:
-    """Measure confidential counts: add exact noise drawn from the operating system's randomness.
+    """Measure confidential counts, with exact noise from the operating system's randomness.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def measure(
 
 
 def limit_of(spec: Spec) -> Limit | None:
-    """Return the limit on each unit's records with a new secret key, or None if the spec names no column of units."""
+    """Return the limit on each unit's records with a new secret key, or None if the spec names no units."""
     return Limit.of(spec, lambda: entropy.words(32))
 
 
@@ -119,7 +119,7 @@ def draw(
 
 
 def draw_left_out(spec: Spec, limit: Limit | None) -> LeftOut | None:
-    """Return the number of records that a limit left out, with noise; None if the spec does not measure it."""
+    """Return the noisy number of records that a limit left out, or None if the spec does not measure it."""
     part, law = spec.left_out, left_out_law(spec)
     if part is None or law is None or limit is None:
         return None
@@ -129,7 +129,7 @@ def draw_left_out(spec: Spec, limit: Limit | None) -> LeftOut | None:
 
 @takes_records
 def simulate(problem: Problem, counts: NDArray[np.int64], rng: np.random.Generator) -> Measurements:
-    """Measure made-up counts `(n,)` with seeded noise; the result is marked as simulated.
+    """Return simulated measurements of made-up counts `(n,)`, with seeded noise.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def _sums(cells: Cells, counts: NDArray[np.int64], header: Measured) -> Integers
 
 
 def rehearse(headers: Iterable[Measured], more: Law | None = None) -> None:
-    """Draw once from every noise law with known random words and discard the draws, to compile what drawing needs.
+    """Draw once from every noise law and discard the draws, to compile everything that drawing needs.
 
     Tables, walks and compiled kernels are made ready on the way, on public things alone: what fails here fails before a
     confidential count is read and before a budget is charged.
@@ -215,7 +215,7 @@ def rehearse(headers: Iterable[Measured], more: Law | None = None) -> None:
 
 
 def public_words() -> Words:
-    """Return a source of random words that are not secret, for draws that are discarded.
+    """Return a source of random words that are not secret, for draws that will be discarded.
 
     Examples
     --------

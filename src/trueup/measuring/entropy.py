@@ -1,4 +1,4 @@
-"""The source of randomness for the noise of releases, the only one in the package."""
+"""The randomness of the noise in releases, read from the operating system in this module alone."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ BLOCK_BYTES = 1 << 20
 
 
 class Fingerprint:
-    """A secret key, and the HMAC-SHA256 under it of the input files once they are read; None for other sources."""
+    """A secret key, and the HMAC-SHA256 of the input files under this key once they are read."""
 
     def __init__(self, key: bytes, found: Future[str] | None) -> None:
         self._key, self._found = key, found
 
     def get(self) -> dict[str, str] | None:
-        """Return the key and the HMAC of the files in hexadecimal, or None if the input has no files."""
+        """Return the key and the files' HMAC in hexadecimal, or None if the input has no files."""
         if self._found is None:
             return None
         try:
@@ -39,7 +39,7 @@ class Fingerprint:
 
 @contextmanager
 def fingerprinting(source: Any, key: bytes | None = None) -> Iterator[Fingerprint]:
-    """Compute the fingerprint of files while the block reads them.
+    """Compute the fingerprint of input files while the block under `with` reads them.
 
     Without a key anyone could confirm a guess of the input, so the result belongs in `internal/`; a fresh one is made
     unless one is given.

@@ -1,4 +1,4 @@
-"""The verb plan: expected errors of tables, and the division of a privacy budget between them.
+"""Planning: expected errors of tables, and the division of a privacy budget between tables.
 
 A plan is asked for by targets: the largest margin of error that a table may have, also a table of areas off the hierarchy.
 """
@@ -27,7 +27,7 @@ from trueup.model.place_keys import Keys, lost_zeros
 
 @dataclass(frozen=True, eq=False)
 class AreaTable:
-    """Areas for which margins of error are planned, each a list of places of the last level.
+    """Areas for which margins of error are planned, each with a list of places of the last level.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class AreaTable:
 
     @classmethod
     def read(cls, mapping: Any, column: str, cells: Cells, by: Sequence[str] = ()) -> AreaTable:
-        """Read areas from a table with one row for each place of each area.
+        """Read areas from a table that has one row for each place in each area.
 
         Of several key columns those are enough that tell all places apart.
 
@@ -105,13 +105,13 @@ class AreaTable:
         return cls(column, tuple(names.tolist()), area.reshape(-1), found, tuple(by))
 
     def laid_out(self, cells: Cells, shapes: Shapes) -> Areas:
-        """Return the areas together with the nodes of the tree above their places."""
+        """Return the areas, together with the nodes of the tree of places above their places."""
         ancestors = [cells.tree.ancestors(level, level - 1) for level in range(1, len(cells.tree.levels))]
         return Areas.of(shapes, ancestors, self.area, self.leaf)
 
 
 def _telling_columns(keys: Keys, given: Collection[str]) -> Keys:
-    """Return the key columns that a mapping has if they identify all places; otherwise all key columns."""
+    """Return the key columns in a table of areas if they identify all places, else all key columns."""
     held = {name: key for name, key in keys.items() if name in given}
     apart = len(set(zip(*(key.tolist() for key in held.values())))) if held else 0
     return held if apart and apart == len(next(iter(keys.values()))) else keys
@@ -152,7 +152,7 @@ class Target:
 
     @property
     def table(self) -> str:
-        """Return the name of the target's table, such as 'county x sex'."""
+        """Return the name of the table for which the target is set, such as 'county x sex'."""
         return f"mean:{self.margin}" if self.mean else str(self.margin)
 
     def __str__(self) -> str:
@@ -187,7 +187,7 @@ def _target(text: str, constraints: Constraints, areas: str | None) -> Target:
 
 
 def read_table(name: str, cells: Cells, areas: str | None = None) -> Margin:
-    """Return the margin that a name such as 'county x sex' denotes."""
+    """Return the margin that a table's name, such as 'county x sex', denotes."""
     first, *attributes = (part.strip() for part in name.split(" x "))
     if first == areas:
         return Margin(first, tuple(r.name for r in cells.recodes(attributes) if r.name))
@@ -198,7 +198,7 @@ def read_table(name: str, cells: Cells, areas: str | None = None) -> Margin:
 
 
 def refuse_fixed(margin: Margin, constraints: Constraints) -> None:
-    """Raise SpecError if the invariants fix every count of a table."""
+    """Raise SpecError if the invariants fix every count of a table, so that no error can be planned."""
     for invariant in constraints.invariants:
         if constraints.cells.contains(margin, invariant):
             raise SpecError(

@@ -43,7 +43,7 @@ class Priced:
     cost: Fraction
 
     def variance(self, cost: Fraction) -> float:
-        """Return the variance of the noise (counts squared) at another `cost` of the table."""
+        """Return the noise variance (counts squared) that the table would have at a given privacy cost."""
         if self.law is None or (self.cost and not cost):
             return np.inf
         return self.law.variance if not self.cost else self.law.scaled(cost / self.cost).variance
@@ -51,7 +51,7 @@ class Priced:
 
 @dataclass(frozen=True)
 class Reached:
-    """A target with the margin of error to expect under a plan.
+    """A target, with the margin of error that is expected under a plan.
 
     Attributes
     ----------
@@ -73,13 +73,13 @@ class Reached:
 
     @property
     def ratio(self) -> float:
-        """Return the expected margin of error divided by the required one."""
+        """Return the expected margin of error divided by the required margin of error."""
         return self.margin / self.target.counts
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """A proved statement on how far a division of the budget is from the best one.
+    """A proved statement on how far a division of a privacy budget may be from the best one.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Certificate:
 
 @dataclass(frozen=True, repr=False)
 class Allocation(ThreeLines):
-    """A division of a privacy budget in exact amounts, with the errors to expect.
+    """A division of a privacy budget between tables in exact amounts, with the expected errors.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ class Allocation(ThreeLines):
 
     @property
     def spec(self) -> Spec | None:
-        """Return the spec with the budgets of this plan."""
+        """Return the spec with the planned budgets in place of its own."""
         return self.problem.spec if self.problem else None
 
     def _lines(self) -> tuple[str, str, str]:
@@ -161,7 +161,7 @@ class Allocation(ThreeLines):
 
 
 def prices(tables: Sequence[Priced], currency: str) -> Prices:
-    """Return the privacy cost of the tables as a function of precisions, under the noise law of the currency."""
+    """Return the privacy cost of tables as a function of the precisions of their noise."""
     laws: list[Any] = [table.law.scaled(Fraction(1)) for table in tables if table.law]
     costs = np.array([float(table.cost) for table in tables])
     if currency == "rho":
@@ -170,7 +170,7 @@ def prices(tables: Sequence[Priced], currency: str) -> Prices:
 
 
 def exact_amounts(costs: Reals, total: Fraction | None) -> list[Fraction]:
-    """Return exact amounts near costs (k,), either rounded up or with a given sum.
+    """Return exact amounts of budget near costs (k,), rounded up or with a given sum.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def exact_amounts(costs: Reals, total: Fraction | None) -> list[Fraction]:
 
 
 def planned_spec(spec: Spec | Problem | str | Path, plan: Allocation) -> Spec:
-    """Return the spec with the budgets of a plan, and without tables that get no budget.
+    """Return the spec with planned budgets, without the tables that get no budget.
 
     Budgets that cost nothing, as that of a total that replacing a unit leaves alone, stay as they are.
 

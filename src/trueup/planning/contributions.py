@@ -1,4 +1,4 @@
-"""Limits on the records of one unit, compared by the records left out and by the noise needed.
+"""Limits on the records of one unit, compared by records left out and by noise needed.
 
 Noise is scaled to the bound, so a low one makes counts precise and too low, a high one complete and noisy. How many records
 units have is confidential; here it is stated by whoever chooses, from an earlier year, another place, or a guess.
@@ -34,7 +34,7 @@ class RecordsOfUnits:
 
     @classmethod
     def read(cls, text: str) -> RecordsOfUnits:
-        """Read the shares of units by number of records; the shares may have any scale.
+        """Read the shares of units by their number of records. The shares are scaled to sum to 1.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class RecordsOfUnits:
         return round(sum(many * share for many, share in self.shares.items()), 12)
 
     def left_out(self, bound: int) -> float:
-        """Return the share of all records that a limit on each unit leaves out.
+        """Return the share of all records that is left out by a limit on each unit's records.
 
         Examples
         --------
@@ -73,7 +73,7 @@ class RecordsOfUnits:
         return sum(max(many - bound, 0) * share for many, share in self.shares.items()) / self.mean
 
     def bounds(self, own: int) -> list[int]:
-        """Return candidate limits: the present one, the largest number of records of a unit, and round numbers below it.
+        """Return limits to compare: the present one, the most records of a unit, and round numbers.
 
         Examples
         --------
@@ -85,13 +85,13 @@ class RecordsOfUnits:
         return sorted({own, most, *(bound for bound in round_ones if bound < most)})
 
     def dropped(self, bound: int, units: int) -> int:
-        """Return the expected number of records beyond a limit among a given number of units."""
+        """Return the expected number of records beyond a limit, among a given number of units."""
         return round(self.left_out(bound) * self.mean * units)
 
 
 @dataclass(frozen=True)
 class WeighedBound:
-    """The effect of a limit on a unit's records: records left out and noise for an average count of each table.
+    """The effects of a limit on each unit's records: records left out, and noise in each table.
 
     Attributes
     ----------
@@ -109,12 +109,12 @@ class WeighedBound:
     noise: Mapping[str, float]
 
     def typical(self, table: str) -> float:
-        """Return the root mean squared error (counts) of a count that is a given share of all records."""
+        """Return the root mean squared error (counts) of a count that is an average share of all records."""
         return float(np.hypot(self.left_out[table], self.noise[table]))
 
 
 def weigh_bounds(problem: Problem, stated: RecordsOfUnits, units: int) -> tuple[WeighedBound, ...]:
-    """Compare limits on the records of one unit by the records left out and the noise needed.
+    """Compare limits on each unit's records, by the records left out and the noise needed.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _weighed(problem: Problem, stated: RecordsOfUnits, units: int, bound: int) -
 
 
 def _table_noise(problem: Problem) -> Iterator[tuple[str, float]]:
-    """Yield name and noise deviation of every measured table of totals or, without such tables, of every measured one."""
+    """Yield name and noise deviation of measured tables: those of totals if there are any, else all."""
     noisy = [header for header in problem.headers if not header.exact]
     totals = [header for header in noisy if not header.margin.attributes] or noisy
     return ((str(header.margin), float(np.sqrt(header.law.variance))) for header in totals)
@@ -166,5 +166,5 @@ def _bounded(spec: Spec, bound: int) -> Spec:
 
 
 def least_typical(weighed: tuple[WeighedBound, ...], table: str) -> WeighedBound:
-    """Return the limit with the smallest typical error for the counts of a table."""
+    """Return the limit on each unit's records with the smallest typical error in a table."""
     return min(weighed, key=lambda each: each.typical(table))

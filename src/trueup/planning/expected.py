@@ -1,4 +1,4 @@
-"""Expected least-squares errors of tables, as functions of the precisions of measurements."""
+"""Expected least-squares errors of tables, as functions of the precisions of the measured tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEPT_SWEEPS = 2
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """The expected least-squares errors of all tables on a hierarchy, given the measured tables.
+    """The expected least-squares errors of tables on a hierarchy, given which tables are measured.
 
     Nonnegativity and rounding are left out; structural zeros too, where dense blocks of theirs would be too wide.
 
@@ -81,7 +81,7 @@ class Expected:
         areas: AreaTable | None = None,
         zeros: Sequence[Mapping[str, str]] = (),
     ) -> Expected:
-        """Prepare the calculation of expected errors for measured tables and for further ones.
+        """Prepare the calculation of expected errors, for the measured tables and for further ones.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class Expected:
 
     @cached_property
     def needed(self) -> NDArray[np.bool_]:
-        """Return a mask (k,) of a small set of measured tables that determines the finest cells.
+        """Return a mask (k,) of few measured tables that together determine the finest cells.
 
         Of a family these are its largest tables.
         """
@@ -122,11 +122,11 @@ class Expected:
         return kept
 
     def level(self, margin: Margin) -> int:
-        """Return the position of a table's level in the hierarchy."""
+        """Return the position, in the hierarchy, of a table's level."""
         return self.cells.tree.level(margin.level)
 
     def marginal(self, margin: Margin) -> Marginal:
-        """Return the group of every attribute value in a table, axis by axis, for cells that may occur."""
+        """Return a table's grouping of the values of each attribute, axis by axis."""
         marginal = self.cells.marginal(margin.attributes)
         return self.fold.marginal(marginal) if self.fold else marginal
 
@@ -135,7 +135,7 @@ class Expected:
         return {}
 
     def forms(self, margin: Margin) -> list[Parts]:
-        """Return a quadratic form of the error variance for each kind of cell in a table."""
+        """Return a quadratic form, for each kind of cell in a table, that gives its error variance."""
         if margin not in self._forms:
             self._forms[margin] = self.model.forms(self.marginal(margin))
         return self._forms[margin]
@@ -145,19 +145,19 @@ class Expected:
         return {}
 
     def mean_form(self, margin: Margin) -> Parts:
-        """Return the quadratic form of the mean error variance over the cells of a table."""
+        """Return the quadratic form that gives the mean error variance of a table's cells."""
         if margin not in self._means:
             self._means[margin] = self.model.mean_form(self.marginal(margin))
         return self._means[margin]
 
     def worst(self, swept: Swept, margin: Margin) -> tuple[float, int, int]:
-        """Return the largest error variance of a table, with the context and the kind of the cell that has it."""
+        """Return the largest error variance of a table's cells, and the position of the cell that has it."""
         variances = self.model.variances(swept, self.level(margin), self.forms(margin))
         context, kind = np.unravel_index(int(np.argmax(variances)), variances.shape)
         return float(variances[context, kind]), int(context), int(kind)
 
     def sweep(self, precisions: Reals) -> Swept:
-        """Return covariances of all estimates at precisions (k,), which are infinite for exact tables."""
+        """Return covariances of all estimates, given the precisions (k,) of the measured tables."""
         if not self.family:
             return self.model.sweep(precisions)
         return self.model.sweep(
@@ -169,7 +169,7 @@ class Expected:
         return {}
 
     def _swept(self, precisions: Reals) -> Swept:
-        """Return covariances at given precisions, computed only once for recent ones."""
+        """Return covariances of all estimates at given precisions, from a cache of recent ones."""
         key = precisions.tobytes()
         found = self._sweeps.pop(key, None) or self.sweep(precisions)
         self._sweeps[key] = found
@@ -178,20 +178,20 @@ class Expected:
         return found
 
     def errors(self, precisions: Reals, margins: Sequence[Margin]) -> tuple[Reals, Reals]:
-        """Return the mean and the largest error variance (counts squared) of each table at precisions (k,)."""
+        """Return the mean and largest error variance (counts squared) of each table at given precisions."""
         swept = self._swept(precisions)
         wanted = [(self.level(m), self.mean_form(m), 1.0) for m in margins]
         return self.model.means(swept, wanted)[0], np.array([self.worst(swept, m)[0] for m in margins])
 
     def weighted(self, precisions: Reals, weights: Mapping[Margin, float]) -> tuple[Reals, Reals]:
-        """Return a weighted sum of mean error variances (1,), and its derivatives with opposite sign (1, k)."""
+        """Return a weighted sum of mean error variances, and its negative derivatives (1, k)."""
         swept = self.sweep(precisions)
         wanted = [(self.level(m), self.mean_form(m), weight) for m, weight in weights.items() if weight]
         means, slopes = self.model.means(swept, wanted)
         return np.array([means @ [weight for *_, weight in wanted]]), self._of_measured(slopes[None])
 
     def of_areas(self, margin: Margin) -> bool:
-        """Return True if a table is by areas that are not in the hierarchy."""
+        """Return True if the table is a table of areas, which are not in the hierarchy."""
         return self.areas is not None and margin.level == self.areas.column
 
     @cached_property
@@ -200,12 +200,12 @@ class Expected:
         return self.areas.laid_out(self.cells, self.model.shapes)
 
     def _area_errors(self, swept: Swept, target: Target) -> tuple[Reals, list[Parts]]:
-        """Return error variances (areas, forms) of a target by areas, and the quadratic form of each kind of cell."""
+        """Return error variances of a target for all areas, with the quadratic form of each kind of cell."""
         forms = [self.mean_form(target.margin)] if target.mean else self.forms(target.margin)
         return area_variances(self.model, swept, self._laid_out, forms), forms
 
     def reached(self, precisions: Reals, targets: Sequence[Target]) -> tuple[Reals, list[str]]:
-        """Return the error variance (j,) of each target, and the place where it is largest (empty for a mean)."""
+        """Return the error variance (j,) of each target, and the name of the place where it is largest."""
         swept = self._swept(precisions)
         found = [self._reached(swept, target) for target in targets]
         return np.array([value for value, _ in found]), [place for _, place in found]
@@ -224,7 +224,7 @@ class Expected:
         return value, self.cells.tree.label(target.margin.level, self.model.shapes.first(level, context))
 
     def largest(self, precisions: Reals, targets: Sequence[Target], limits: Reals) -> tuple[Reals, Reals]:
-        """Return the error variance of each target divided by its limit (j,), and derivatives with opposite sign (j, k)."""
+        """Return each target's error variance divided by its limit (j,), and negative derivatives (j, k)."""
         swept = self.sweep(precisions)
         values, slopes = np.zeros(len(targets)), np.zeros((len(targets), len(self.model.tables)))
         single = []
@@ -243,7 +243,7 @@ class Expected:
         return values / limits, self._of_measured(slopes) / limits[:, None]
 
     def _of_measured(self, slopes: Reals) -> Reals:
-        """Return derivatives by the measured tables alone, without the one by the full cross."""
+        """Return derivatives by the precisions of the measured tables, without that of the full cross."""
         return slopes[:, : len(self.measured)]
 
     def _largest_area(self, swept: Swept, target: Target) -> tuple[float, Reals]:

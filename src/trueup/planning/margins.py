@@ -1,4 +1,4 @@
-"""Margins of error of least-squares estimates under Laplace noise, in standard deviations.
+"""Margins of error of least-squares estimates under Laplace noise, measured in standard deviations.
 
 The error is a weighted sum of noises, `sum_i a_i X_i`; a table of precision p gives the group g of node u the weight
 `a = p (M Cov(x_u, estimate))_g`. Its characteristic function is the product of `p / (p + 1 - cos(a t))` (discrete
@@ -28,7 +28,7 @@ NORMAL_SHARE = 1e-5
 
 
 def normal_ratio(confidence: float) -> float:
-    """Return the margin of error of the normal law in standard deviations, at a confidence in per cent.
+    """Return a normal error's margin of error, in standard deviations, at a confidence in per cent.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def normal_ratio(confidence: float) -> float:
 
 
 def margin_ratio(expected: Expected, precisions: Reals, target: Target) -> float:
-    """Return the margin of error, in standard deviations, of a target's worst count under discrete Laplace noise.
+    """Return the margin of error, in standard deviations, of a target's worst count under Laplace noise.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def margin_ratio(expected: Expected, precisions: Reals, target: Target) -> float
 
 
 def _leading_variance_terms(shares: Reals, times: Reals) -> NDArray[np.int64]:
-    """Return the positions of the terms that are least normal; the sum of the others is nearly normal."""
+    """Return the positions of the least normal noise terms; the sum of the others is nearly normal."""
     kurtosis = shares**2 / times
     order = np.argsort(-kurtosis)
     left = kurtosis.sum() - np.cumsum(kurtosis[order])
@@ -79,7 +79,7 @@ def _leading_variance_terms(shares: Reals, times: Reals) -> NDArray[np.int64]:
 def noise_weights(
     expected: Expected, swept: Swept, precisions: Reals, target: Target, cell, context: int
 ) -> Iterator[tuple[Reals, Reals, Reals]]:
-    """For each group of equal noise terms in a target's error, yield weight, number of terms and precision of the table."""
+    """Yield the noise terms in a target's error, in groups of equal weight and precision."""
     model, marginal = expected.model, expected.marginal(target.margin)
     for level, times, x in _covariances(model, swept, expected.level(target.margin), marginal, cell, context):
         for (at, table), p in zip(model.tables, precisions):
@@ -91,7 +91,7 @@ def noise_weights(
 
 
 def _covariances(model: ErrorVariances, swept: Swept, level: int, marginal, cell, context: int):
-    """Yield the covariances (cells,) of an estimate with the nodes above it and with their children."""
+    """Yield the covariances (cells,) of an estimate with the counts that its error depends on."""
     path = [context]
     for above in range(level, 0, -1):
         path.insert(0, int(model.shapes.parent[above][path[0]]))
@@ -111,7 +111,7 @@ def _covariances(model: ErrorVariances, swept: Swept, level: int, marginal, cell
 
 
 def _along(model: ErrorVariances, swept: Swept, i: int, c: int, shapes: list[int], row: Reals):
-    """Yield, for one component, the level, shape, number and covariance (D,) of nodes on the path and beside it."""
+    """Yield the covariances (D,) of an estimate with the nodes on and beside its path, for one component."""
     v = [swept.subtree[i][at][:, c] for at in range(model.shapes.depth)]
     a = [inverse[:, c] for inverse in swept.inverse[i]]
     last = len(shapes) - 1
@@ -134,7 +134,7 @@ def _along(model: ErrorVariances, swept: Swept, i: int, c: int, shapes: list[int
 
 
 def _of_one(precision: float, confidence: float) -> float:
-    """Return the smallest integer margin of error of a single discrete Laplace noise term."""
+    """Return the smallest whole-number margin of error of a single discrete Laplace noise term."""
     epsilon = epsilon_at(precision)
     beyond = (1 - confidence / 100) * (1 + np.exp(-epsilon)) / 2
     return float(max(np.ceil(-np.log(beyond) / epsilon - 1 - 1e-9), 0.0))

@@ -1,4 +1,4 @@
-"""Smallest budgets that meet targets, or divisions of a given budget that come nearest to them."""
+"""Smallest budgets that meet targets, and divisions of a given budget that come nearest to targets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from trueup.planning.task import PlanningTask
 
 
 def meet(task: PlanningTask, total: Fraction | None, gap: float | None = None) -> Allocation:
-    """Return the smallest budget that meets the targets, or the division of a given total that comes nearest to them.
+    """Return the smallest budget that meets the targets, or else the best division of a given total.
 
     With a `gap` the budget may be larger than the least by that share, and no bound over other mechanisms is sought.
     """
@@ -82,7 +82,7 @@ def _refuse_areas(task: PlanningTask) -> None:
 def _meet_pure(
     task: PlanningTask, total: Fraction | None, per_deviation: Reals, *, quick: bool = False
 ) -> Allocation:
-    """Find the smallest epsilon, or the division of a total, under Laplace noise with its exact margins of error."""
+    """Return the smallest epsilon that meets the targets by Laplace noise, or a total's best division."""
     last = task.found.precisions if quick else None
     if last is not None:
         per_deviation = np.array(
@@ -129,7 +129,7 @@ def _kind(target: Target) -> tuple[Margin, bool, float]:
 
 
 def _pure_bound(task: PlanningTask, costs: Reals) -> tuple[float, Reals]:
-    """Return a lower bound on the cost of errors as large as a division's, and margins in standard deviations."""
+    """Return a lower bound on the cost of any division whose errors are as small as those of a given one."""
     assert isinstance(task.prices, Hyperbolic)
     p = task.prices.precision(costs)[0]
     per_deviation = _ratios(task, p)
@@ -153,7 +153,7 @@ def _least_pure(
 def _factor_for(
     task: PlanningTask, per_deviation: Reals, total: float, start: float, near: Sequence[Reals]
 ) -> float:
-    """Return the factor on all targets for which the smallest budget equals the given total."""
+    """Return the factor by which all targets have to grow for the smallest budget to equal a total."""
     log, slope = float(np.log(start)), -1.0
     before = None
     for _ in range(8):
@@ -168,7 +168,7 @@ def _factor_for(
 
 
 def _scaled_to_meet(task: PlanningTask, costs: Reals) -> Reals:
-    """Return the costs times the smallest factor (within .0005) for which every margin of error meets its target."""
+    """Return the costs, multiplied by the smallest factor for which every target is met."""
     wanted = np.array([t.counts for t in task.targets])
 
     def met(factor: float) -> bool:
@@ -186,7 +186,7 @@ def _scaled_to_meet(task: PlanningTask, costs: Reals) -> Reals:
 
 
 def _ratios(task: PlanningTask, of_priced: Reals) -> Reals:
-    """Return each target's margin of error in standard deviations (j,)."""
+    """Return the margin of error (j,) of each target's estimate, in standard deviations."""
     p = task.precisions(of_priced)
     return np.array([margin_ratio(task.expected, p, target) for target in task.targets])
 
@@ -196,7 +196,7 @@ def _variances(task: PlanningTask, of_priced: Reals) -> Reals:
 
 
 def _needed_factor(task: PlanningTask, costs: Reals, per_deviation: Reals) -> float:
-    """Return the factor by which error variances exceed what the targets allow, for the worst target."""
+    """Return the largest factor, over targets, by which an error variance exceeds its limit."""
     p = task.prices.precision(costs)[0]
     limits = np.array([t.counts for t in task.targets]) ** 2 / per_deviation**2
     return float((_variances(task, p) / limits).max())
@@ -207,7 +207,7 @@ MAX_QUICK_PLAN_GAP = 5e-2
 
 
 class Planner:
-    """A spec prepared for plans with changing targets.
+    """A spec that is prepared once for several plans with different targets.
 
     Parameters
     ----------
@@ -240,17 +240,17 @@ class Planner:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Return the tables whose errors a plan states, coarse to fine."""
+        """Return the names of the tables whose errors a plan states, from coarse to fine."""
         return tuple(map(str, self._task.tables))
 
     @property
     def free(self) -> tuple[str, ...]:
-        """Return the tables that no invariant fixes, for which targets are possible."""
+        """Return the names of the tables that no invariant fixes, for which targets are possible."""
         return tuple(str(margin) for margin in self._task.tables if not self._task.fixed(margin))
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """Return the tables that the spec measures with noise."""
+        """Return the names of the tables that the spec measures with noise."""
         return tuple(map(str, self._task.noise))
 
     def plan(
@@ -260,7 +260,7 @@ class Planner:
         total: Fraction | None = None,
         quick: bool = False,
     ) -> Allocation:
-        """Plan for the given targets and total, as `trueup.plan` does.
+        """Return a plan for the given targets and total, as `trueup.plan` does.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Smallest budgets under limits on errors, and smallest errors under a budget, with certificates.
+"""Smallest budgets under limits on errors, and smallest errors under a budget, with proved bounds.
 
 Let p be the precisions of the tables and V_j(p) the error variance of a functional under least squares, with slopes
 `g_j = -dV_j/dp`. V_j is homogeneous of degree -1, so `g_j.p = V_j`, and for any p and q
@@ -58,27 +58,27 @@ TRUSTED = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class LinearPrices:
-    """Privacy cost proportional to precision, as under Gaussian noise."""
+    """Privacy costs that are proportional to precision, as under Gaussian noise."""
 
     price: Reals
 
     def cost(self, precisions: Reals) -> Reals:
-        """Return the privacy cost of each precision."""
+        """Return the privacy cost of noise at each precision."""
         return self.price * precisions
 
     def precision(self, costs: Reals) -> tuple[Reals, Reals]:
-        """Return the precision at each privacy cost, and the derivative by the cost."""
+        """Return the precision of the noise that each privacy cost buys, and its derivative by the cost."""
         return costs / self.price, 1 / self.price
 
 
 @dataclass(frozen=True, eq=False)
 class Hyperbolic:
-    """Privacy cost of discrete Laplace noise: the sensitivity times the epsilon at a given precision."""
+    """Privacy costs of discrete Laplace noise: the sensitivity times the epsilon of a given precision."""
 
     sensitivity: Reals
 
     def refuse(self, total: Fraction | int) -> None:
-        """Refuse a total epsilon at which the noise is almost surely zero."""
+        """Refuse a total epsilon so large that the noise is almost surely zero."""
         most = MOST_EPSILON * float(self.sensitivity.min())
         if total > most:
             raise SpecError(
@@ -87,16 +87,16 @@ class Hyperbolic:
             )
 
     def cost(self, precisions: Reals) -> Reals:
-        """Return the privacy cost of each precision."""
+        """Return the privacy cost of noise at each precision."""
         return self.sensitivity * epsilon_at(precisions)
 
     def precision(self, costs: Reals) -> tuple[Reals, Reals]:
-        """Return the precision at each privacy cost, and the derivative by the cost."""
+        """Return the precision of the noise that each privacy cost buys, and its derivative by the cost."""
         epsilon = costs / self.sensitivity
         return 2 * np.sinh(epsilon / 2) ** 2, np.sinh(epsilon) / self.sensitivity
 
     def least(self, total: float) -> float:
-        """Return a lower bound on the cost of precisions with a given sum."""
+        """Return a lower bound on the cost of any precisions that have a given sum."""
         return float(self.sensitivity.min() * epsilon_at(total))
 
     def slope(self, precisions: Reals) -> Reals:
@@ -115,7 +115,7 @@ Prices = LinearPrices | Hyperbolic
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """Precisions (k,), their cost, a lower bound on the cost of any that meet the limits, and the number of evaluations."""
+    """The precisions (k,) of least cost that were found, with a lower bound on the least cost."""
 
     precisions: Reals
     cost: float
@@ -124,13 +124,13 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """Return the largest share by which the cost may exceed that of the best plan."""
+        """Return the largest share by which the cost may exceed the least possible cost."""
         return self.cost / self.bound - 1
 
 
 @dataclass
 class Limits:
-    """Limits on error variances, with the linear inequalities on precisions found so far.
+    """Limits on error variances, with the linear inequalities on precisions that they are known to imply.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class Limits:
     binding: set[int] = field(default_factory=set)
 
     def least(self, price: Reals, start: Reals | None = None, gap: float = MAX_COST_GAP) -> Optimum:
-        """Return the precisions of least cost that satisfy every limit, within the relative `gap`."""
+        """Return precisions that satisfy every limit at the least cost, up to a relative `gap`."""
         if (
             start is not None and self.rows
         ):  # half-way between an earlier solution and the least that is known to be needed
@@ -182,7 +182,7 @@ class Limits:
         return Optimum(best, float(price @ best), bound, self.evaluations)
 
     def _kept(self, p: Reals) -> Reals:
-        """Return the smallest multiple of precisions p that satisfies every limit, and store the inequalities at that point."""
+        """Return the smallest multiple of precisions that meets every limit, and store its inequalities."""
         p = np.maximum(p, self.floor * p.sum())
         shares, slopes = self.evaluate(p)
         self.evaluations += 1
@@ -198,7 +198,7 @@ class Limits:
         return p * shares.max()
 
     def _program(self, price: Reals) -> Reals:
-        """Return the precisions of least cost that satisfy every inequality found so far."""
+        """Return precisions that satisfy every inequality found so far, at the least cost."""
         from scipy.optimize import linprog
 
         rows = np.vstack(self.rows)
@@ -231,13 +231,13 @@ class Limits:
         return found.x * unit
 
     def _likely(self, rows: Reals) -> NDArray[np.intp]:
-        """Return the positions of the newest inequalities and of those active in the last linear program."""
+        """Return the positions of inequalities to try first: the newest, and those active last."""
         newest = range(max(len(rows) - 2 * rows.shape[1], 0), len(rows))
         return np.array(sorted(self.binding | set(newest)), np.intp)
 
 
 def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]) -> tuple[Optimum, int]:
-    """Return the best of several local optima under concave costs, and the number of equally good ones.
+    """Return the best of several local optima under concave costs, and how many are equally good.
 
     Its bound holds for every plan: total precision is bounded by the linear program with equal prices.
     """
@@ -252,7 +252,7 @@ def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]
 
 
 def _linearised(limits: Limits, prices: Hyperbolic, start: Reals, known: Sequence[Optimum]) -> Optimum:
-    """Return a local optimum under concave costs, found by repeated linearisation.
+    """Return a local optimum under concave costs, found by repeated linearisation of the costs.
 
     A solution that comes as near as `MAX_PRECISION_DIFFERENCE` to an optimum that is known leads there, and is not followed.
     """
@@ -313,7 +313,7 @@ def least_error(price: Reals, evaluate: Evaluate) -> tuple[Reals, float, float]:
 def local_errors(
     total: float, prices: Hyperbolic, evaluate: Evaluate, starts: Sequence[Reals]
 ) -> tuple[Reals, Reals]:
-    """Return costs (k,) with a given sum that minimise a weighted sum of Laplace variances, and the values of all minima found.
+    """Return costs of a given sum that minimise weighted variances under Laplace noise, and all minima.
 
     One minimum is sought near each start, to `NEAR`, and the best of them followed until it stays.
     """

@@ -41,7 +41,7 @@ MAX_ROUNDS = 300
 
 @dataclass(frozen=True)
 class NestedGroups:
-    """Sizes and weights of nested groupings of places or attribute values, coarse first."""
+    """Nested groupings of places or attribute values, from coarse to fine, with sizes and weights."""
 
     sizes: Reals
     inverse: Reals
@@ -49,7 +49,7 @@ class NestedGroups:
 
     @classmethod
     def of(cls, groupings: Sequence[NDArray[np.int64]], weights: Reals) -> NestedGroups:
-        """Build nested groupings from the group number of each element in each grouping, and the elements' weights."""
+        """Return nested groupings, given the group number and the weight of every element."""
         masses = [np.bincount(groups, weights) for groups in groupings]
         return cls(
             np.array([len(m) for m in masses]),
@@ -59,13 +59,13 @@ class NestedGroups:
 
     @property
     def steps(self) -> Reals:
-        """Return the number of groups that each grouping adds to the one before."""
+        """Return the number of groups that each grouping adds to the next coarser one."""
         return np.diff(self.sizes, prepend=0.0)
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A table with a limit on the largest error variance of its counts, or on the mean if `mean`."""
+    """A table for which the largest or the mean error variance of the counts is limited."""
 
     level: int
     marginal: Marginal
@@ -81,7 +81,7 @@ def least_rho(
     replace: bool,
     fixed: bool = False,
 ) -> float | None:
-    """Return a lower bound on rho over all linear Gaussian mechanisms; None if groupings of an attribute are not nested.
+    """Return a lower bound on rho over all linear Gaussian mechanisms, or None if it cannot be computed.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def least_rho(
 
 
 def _nested_groupings(cells: Cells, marginals: Sequence[Marginal]) -> list[list[NDArray[np.int64]]] | None:
-    """Return the groupings of values of every attribute, coarse first; None if some are not nested."""
+    """Return the groupings of the values of every attribute, or None if some groupings are not nested."""
     chains = []
     for axis, attribute in enumerate(cells.attributes):
         groupings = {m[axis].tobytes(): m[axis] for m in marginals}
@@ -129,7 +129,7 @@ def _position(chains, marginal: Marginal) -> tuple[int, ...]:
 
 
 def _places(cells: Cells, *, even: bool) -> NestedGroups:
-    """Return the levels as nested groupings, with equal weights of finest places or of each place's children."""
+    """Return the levels of places as nested groupings with equal weights."""
     tree, last = cells.tree, len(cells.tree.levels) - 1
     ancestors = [tree.ancestors(last, level) for level in range(last + 1)]
     return NestedGroups.of(ancestors, _weights(ancestors, even=even))
@@ -174,7 +174,7 @@ def _rho_bound(parts, at, wanted: Sequence[Wanted], known, *, replace: bool, fix
 
 
 def _scale(parts, position, wanted: Wanted) -> float:
-    """Return the factor omega / lambda of one target: inverse weights, or for a mean the most that equal weights allow."""
+    """Return the factor by which one target's limit enters the lower bound on rho."""
     if not wanted.mean:
         return float(1 / np.prod([p.inverse[i] for p, i in zip(parts, position)]))
     return float(np.prod([p.least[i] / p.sizes[i] for p, i in zip(parts, position)]))
@@ -188,14 +188,14 @@ MUCH, MOST_NAMED = 2.0, 3
 
 
 def pruned(task: PlanningTask, costs: Reals) -> Reals:
-    """Return costs in which negligible ones are zero."""
+    """Return the costs, with those that are negligible set to zero."""
     bought = task.prices.precision(costs)[0]
     little = (costs < MIN_BUDGET_SHARE * costs.sum()) | (bought < MIN_BUDGET_SHARE * bought.sum())
     return np.where(little & (task.floor == 0), 0.0, costs)
 
 
 def about_discrete(task: PlanningTask, total: float) -> tuple[str, ...]:
-    """Return a note if noise is so narrow that the variance of discrete noise differs from its parameter."""
+    """Return a note if noise is so narrow that its variance is not its parameter; else an empty tuple."""
     from trueup.noise import DiscreteGaussian
 
     assert not isinstance(task.prices, Hyperbolic)
@@ -216,7 +216,7 @@ def about_local_optima(solves: int, agree: int) -> str:
 def least_of_mechanisms(
     task: PlanningTask, wanted: Sequence[tuple[Margin, float, bool]], *, fixed: bool = False
 ) -> float | None:
-    """Return the smallest rho with which any Gaussian mechanism meets the targets; None if it is not known."""
+    """Return the smallest rho with which any Gaussian mechanism meets the targets; None if unknown."""
     expected, spec = task.expected, task.spec
     zeros = expected.fold is not None and not expected.fold.trivial
     if zeros or any(not contribution(spec, q).exact for q in spec.queries):
@@ -243,7 +243,7 @@ def about_mechanisms(ratio: float | None) -> str:
 def allocation_of(
     task: PlanningTask, amounts: Sequence[Fraction], per_deviation: Reals, certificate: Certificate, stats
 ) -> Allocation:
-    """Return a plan's result for each table, given exact amounts for the measured ones."""
+    """Return the result of a plan, given the exact amounts of budget for the measured tables."""
     planned = dict(zip([m for m, p in zip(task.expected.measured, task.priced) if p], amounts))
     given = {m: charge.amount for m, (_, charge) in task.noise.items() if charge is not None}
     priced = [priced_table(m, task.noise) for m in task.tables]
@@ -273,7 +273,7 @@ def allocation_of(
 
 
 def _about_others(task: PlanningTask, planned: Reals, given: Reals) -> str | None:
-    """Return a note on tables without a target whose error increases much, or None."""
+    """Return a note on tables without a target whose error increases much, or None if there are none."""
     aimed = {target.margin for target in task.targets}
     worse = [
         (float(then / now), f"'{margin}' {now:.3g} to {then:.3g}")
@@ -291,7 +291,7 @@ def _about_others(task: PlanningTask, planned: Reals, given: Reals) -> str | Non
 
 
 def _reached(task: PlanningTask, per_deviation: Reals, precisions: Reals) -> tuple[Reached, ...]:
-    """Return each target with its margin of error under the plan and under the present spec."""
+    """Return each target with its margins of error under the plan and under the present spec."""
     if not task.targets:
         return ()
     planned, places = task.expected.reached(precisions, task.targets)

@@ -1,4 +1,4 @@
-"""Planning of a privacy budget: the cost of each table, before anything is spent."""
+"""Planning of a privacy budget: what each table costs, before any budget is spent."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def plan(
     areas: Any = None,
     column: str = "area",
 ) -> Allocation:
-    """Find the smallest budget whose errors meet targets, or the division of a budget with the smallest error.
+    """Find the smallest budget that meets error targets, or a budget's division with the smallest errors.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def plan(
 
 
 def divide(task: PlanningTask, total: Fraction) -> Allocation:
-    """Return the division of a budget with the least weighted sum of mean error variances."""
+    """Return the division of a budget that has the smallest weighted sum of mean error variances."""
 
     def evaluate(p: Reals) -> tuple[Reals, Reals]:
         value, slopes = task.expected.weighted(task.precisions(p), task.weights)
@@ -142,7 +142,7 @@ CLOSE, FURTHEST, TRIES, ROUNDS = 1e-7, 2.0, 40, 8
 
 @dataclass(frozen=True)
 class EpsilonAtDelta:
-    """A total given as an epsilon at a delta.
+    """A total privacy loss that is given as an epsilon at a delta.
 
     Examples
     --------
@@ -155,7 +155,7 @@ class EpsilonAtDelta:
 
     @classmethod
     def read(cls, text: str) -> EpsilonAtDelta:
-        """Read a total such as `8@1e-10`; raise SpecError if it is malformed."""
+        """Read a total such as `8@1e-10`, or raise SpecError if it is malformed."""
         epsilon, at, delta = text.partition("@")
         if not at:
             raise SpecError(f"the total '{text}' has no delta, as in 8@1e-10", needed=NEEDED)
@@ -165,7 +165,7 @@ class EpsilonAtDelta:
         return found
 
     def factor(self, parts: Sequence[NoisePart]) -> Fraction:
-        """Return a factor for all costs, close to the largest one within the given epsilon at delta.
+        """Return almost the largest factor by which all costs can grow within the epsilon at the delta.
 
         Epsilon grows about like a power of the cost, between a square root and the cost itself; the power is that of the
         last two steps.
@@ -193,14 +193,14 @@ class EpsilonAtDelta:
 
 
 def _log(epsilon: Fraction) -> float:
-    """Return the logarithm of epsilon, or a large negative number for zero."""
+    """Return the logarithm of an epsilon, or a large negative number for an epsilon of zero."""
     return log(max(float(epsilon), 1e-300))
 
 
 def plan_at_delta(
     problem: Problem, wanted: EpsilonAtDelta, total: Fraction, plan: Callable[[Fraction], Allocation]
 ) -> Allocation:
-    """Plan with the largest total whose loss is at most a given epsilon at a given delta.
+    """Plan with the largest total whose privacy loss is at most a given epsilon at a given delta.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A spec prepared for planning: tables, privacy costs, and targets or weights."""
+"""A spec prepared for planning: its tables, their privacy costs, and targets or weights."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_TABLES_LEFT_OUT = 6
 
 @dataclass(eq=False)
 class Findings:
-    """Results of earlier plans that remain valid when targets change.
+    """Results of earlier plans that stay valid when targets change.
 
     Attributes
     ----------
@@ -60,12 +60,12 @@ class Findings:
     given: dict[tuple[Margin, bool], float] = field(default_factory=dict)
 
     def known(self, targets: Sequence[Target], limits: Reals) -> list[Reals]:
-        """Return the newest inequalities known for each target, scaled to the given limits."""
+        """Return the newest linear inequalities known for each target, scaled to the given limits."""
         held = [(self.rows.get((t.margin, t.mean)), limit) for t, limit in zip(targets, limits)]
         return [np.stack(rows[-INEQUALITIES_PER_TARGET:]) * limit for rows, limit in held if rows]
 
     def learn(self, targets: Sequence[Target], limits: Reals, at: NDArray[np.intp], rows: Reals) -> None:
-        """Store new inequalities for later plans."""
+        """Store new linear inequalities of some targets for later plans."""
         for j, row in zip(at, rows):
             self.rows.setdefault((targets[j].margin, targets[j].mean), []).append(row / limits[j])
 
@@ -94,7 +94,7 @@ class PlanningTask:
         areas: Any = None,
         column: str = "area",
     ) -> PlanningTask:
-        """Return the task of a spec and its places; refuse specs without formulas for expected errors."""
+        """Return the planning task of a spec. Refuse specs without formulas for expected errors."""
         problem = Problem.of(spec, geography)
         cells, constraints = problem.cells, problem.constraints
         if constraints.structure() == "general":
@@ -145,7 +145,7 @@ class PlanningTask:
         return self.problem.constraints
 
     def wishing(self, named: Mapping[Margin, float], preset: Preset, *, unnamed: bool) -> PlanningTask:
-        """Return the task with weights of tables, or with the targets of a preset."""
+        """Return the task with the given weights of tables, or with the targets of a preset."""
         base = self.constraints.chain or tuple(self.noise)
         weights = {m: named.get(m, 1.0) for m in dict.fromkeys((*base, *named)) if not self.fixed(m)}
         if unnamed and preset != "equal":
@@ -158,7 +158,7 @@ class PlanningTask:
         return replace(self, weights=weights)
 
     def aimed_at(self, targets: tuple[Target, ...]) -> PlanningTask:
-        """Return the task with other targets, keeping all results that do not depend on them."""
+        """Return the task with other targets, keeping results that do not depend on targets."""
         if not targets:
             raise SpecError("no target is given", needed="a margin of error for at least one table")
         aimed = replace(self, targets=targets)
@@ -184,21 +184,21 @@ class PlanningTask:
 
     @cached_property
     def prices(self):
-        """Return the privacy cost of the priced tables as a function of precisions."""
+        """Return the privacy cost of the tables that cost budget, as a function of precisions."""
         return prices(self.levels, self.currency)
 
     @property
     def spent(self) -> Fraction:
-        """Return the budget that the present spec spends on tables that cost budget."""
+        """Return the budget that the present spec spends on tables."""
         return sum((level.cost for level in self.levels), Fraction(0))
 
     @cached_property
     def floor(self) -> Reals:
-        """Return the smallest allowed share of precision for each table that costs budget."""
+        """Return the smallest allowed share of the total precision for each table that costs budget."""
         return np.where(self.expected.needed[self.priced], 1e-5, 0.0)
 
     def precisions(self, of_priced: Reals) -> Reals:
-        """Return the precision of every measured table, infinite for exact ones."""
+        """Return the precisions of all measured tables, given those of the tables that cost budget."""
         p = np.full(len(self.priced), np.inf)
         p[self.priced] = of_priced
         return p
@@ -226,7 +226,7 @@ class PlanningTask:
         return tuple(np.where(free, v, 0.0) for v in self.expected.errors(precisions, self.tables))  # pyright: ignore
 
     def limits(self, per_deviation: Reals, factor: float = 1.0) -> Limits:
-        """Return the targets as limits on variances; `per_deviation` are the margins of error in standard deviations."""
+        """Return the targets as limits on error variances, given margins of error in standard deviations."""
         wanted = np.array([t.counts for t in self.targets])
         limits = (factor * wanted / per_deviation) ** 2
 
@@ -240,7 +240,7 @@ class PlanningTask:
         return Limits(evaluate, self.floor, self.found.known(self.targets, limits), learn)
 
     def _alike(self) -> list[set[int]]:
-        """Return the positions of budgeted tables at each level, and of budgeted tables with each set of attributes."""
+        """Return the positions of the tables that cost budget, by level and by set of attributes."""
         found: dict[object, set[int]] = {}
         tables = [margin for margin, priced in zip(self.expected.measured, self.priced) if priced]
         for at, table in enumerate(tables):
@@ -249,7 +249,7 @@ class PlanningTask:
         return list(found.values())
 
     def starts(self) -> list[Reals]:
-        """Return starting shares of the tables for local optima under Laplace noise, each without some of the tables.
+        """Return starting shares of the budget, from which local optima under Laplace noise are sought.
 
         Of still more tables all of a level are left out, or those of the same attributes at every level.
         """
@@ -263,7 +263,7 @@ class PlanningTask:
 
 
 def _noise(cells: Cells, headers: tuple[Measured, ...], charges: tuple[Charge, ...]) -> Noise:
-    """Return the header and the privacy charge of every measured margin; invariants have no charge."""
+    """Return header and privacy charge of every measured margin, with no charge for invariants."""
     noise: Noise = {}
     noisy = iter(charges)
     for header in headers:

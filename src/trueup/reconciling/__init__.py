@@ -1,4 +1,4 @@
-"""The verb `reconcile`, which turns measurements into counts that satisfy every constraint.
+"""Reconciliation: counts that satisfy every constraint, computed from measurements.
 
 One line in `METHODS` makes a method known to the spec, its schema, `trueup methods`, the docs and the suites.
 """
@@ -57,7 +57,7 @@ MAX_TRUE_COUNT = 2**52
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A reconciliation method with all that it computes from constraints and laws alone."""
+    """A reconciliation method, with all that it computes before any measured value is known."""
 
     method: Method
     constraints: Constraints
@@ -65,13 +65,13 @@ class Prepared:
 
     @classmethod
     def of(cls, constraints: Constraints, headers: Sequence[Measured], method: Method) -> Prepared:
-        """Return a method prepared for constraints and laws; raise SpecError if the method does not fit them."""
+        """Return a method prepared for constraints and laws, or raise SpecError if it does not fit."""
         refuse_misfit(method, constraints, headers)
         return cls(method, constraints, method.prepare(constraints, headers))
 
     @property
     def simulation(self) -> ErrorSimulation:
-        """Return the simulation of the errors of releases by this method."""
+        """Return a function that simulates the errors of releases by this method."""
         whole = (
             chosen_level(self.constraints.cells, WORK // self.method.effort) < 0
         )  # else some places are prepared
@@ -83,7 +83,7 @@ class Prepared:
         )
 
     def reconcile(self, measurements: Measurements) -> Release:
-        """Return the release of measurements that the prepared method reconciles."""
+        """Return the release that the prepared method makes from given measurements."""
         refuse_inexact(measurements.flat)
         solution = self.method.apply(self.state, measurements.flat, measurements.rng())
         name = self.method.name
@@ -162,7 +162,7 @@ def reconcile(
 
 
 def _as_family(measurements: Measurements, problem: Problem) -> Measurements:
-    """Return other publishers' noisy tables as a family of tables, if their margins form one.
+    """Return other publishers' noisy tables as a family of tables, if their margins form a family.
 
     Such tables are read into their full cross, which their own methods of inference take.
     """
@@ -175,7 +175,7 @@ def _as_family(measurements: Measurements, problem: Problem) -> Measurements:
 
 
 def unsolved(method: str, why: str) -> ConvergenceError:
-    """Return the error for a method that found no answer although the rules may be consistent."""
+    """Return the error for a method that found no counts, although the constraints may be consistent."""
     return ConvergenceError(
         f"method '{method}' found no solution: {why}",
         remedy="use the method 'general-projection' with more `seconds`, or leave out some tables or rules",
@@ -183,7 +183,7 @@ def unsolved(method: str, why: str) -> ConvergenceError:
 
 
 def published(constraints: Constraints) -> tuple[Margin, ...]:
-    """Return the margins of the tables that a release publishes: totals of levels, measured margins, and the finest cells."""
+    """Return the margins of the tables that a release publishes."""
     cells = constraints.cells
     kept = cells.coarsest.attributes
     if constraints.joined is not None:  # nothing is a sum of persons and households
@@ -201,14 +201,14 @@ def published(constraints: Constraints) -> tuple[Margin, ...]:
 
 
 def _published_of_family(cells: FamilyCells, constraints: Constraints) -> tuple[Margin, ...]:
-    """Return the margins of the tables that a release of a family publishes."""
+    """Return the margins of the tables that a release of a family of tables publishes."""
     totals = {Margin(level) for level in cells.tree.levels if cells.holders(Margin(level))}
     own = {canonical(cells, m) for m in (*constraints.margins, *constraints.invariants)}
     return _coarse_first(cells, totals.union(own, cells.tables, cells.separators))
 
 
 def sums_of_published(constraints: Constraints) -> tuple[Margin, ...]:
-    """Return margins that sum published tables and that readers probably need, at most `MOST_SUMS`."""
+    """Return up to `MOST_SUMS` margins that sum published tables and that readers may need."""
     if constraints.joined is not None:
         return ()
     cells, tables = constraints.cells, published(constraints)
@@ -227,7 +227,7 @@ def _coarse_first(cells: Cells, margins: Collection[Margin]) -> tuple[Margin, ..
 
 
 def choose(entry: Mapping[str, Any], constraints: Constraints) -> Method:
-    """Return the method that a spec names, or the default for the structure of the margins.
+    """Return the reconciliation method that a spec names, or the default for the structure of its margins.
 
     Raises
     ------
@@ -239,7 +239,7 @@ def choose(entry: Mapping[str, Any], constraints: Constraints) -> Method:
 
 
 def default(constraints: Constraints) -> Method:
-    """Return the first of the reconciliation methods that handles the constraints."""
+    """Return the first reconciliation method that handles the constraints."""
     for kind in METHODS:
         method = kind()
         if misfit(method, constraints) is None:
@@ -256,12 +256,12 @@ def default(constraints: Constraints) -> Method:
 
 
 def build(name: str, parameters: Mapping[str, Any]) -> Method:
-    """Return the method with the given name and parameters; raise SpecError if either is unknown."""
+    """Return the reconciliation method of the given name and parameters, or raise SpecError."""
     return make(METHODS, "reconciliation", name, parameters)
 
 
 def misfit(method: Method, constraints: Constraints, headers: Sequence[Measured] = ()) -> str | None:
-    """Return the reason why a method does not fit the constraints (and measurements, if given), or None."""
+    """Return why a reconciliation method does not fit the constraints or measurements, or None if it fits."""
     structural = structural_misfit(method, constraints.structure())
     return structural or method.refuses(constraints) or (method.refuses_noise(headers) if headers else None)
 
@@ -283,7 +283,7 @@ def refuse_inexact(counts: NDArray[np.int64], most: int = MAX_EXACT_COUNT) -> No
 
 
 def rules_kept(constraints: Constraints, measurements: Measurements, solution: Solution) -> dict[str, bool]:
-    """Return, for each kind of rule, True if the final counts keep every such rule."""
+    """Return, for each kind of rule, True if the released counts satisfy all rules of this kind."""
     counts, cells = solution.values, constraints.cells
     invariants = (
         (np.abs(header.sums(cells, counts) - values) <= slack(counts)).all()

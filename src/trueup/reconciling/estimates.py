@@ -1,4 +1,4 @@
-"""Modes and draws of the approximate posterior of each node of a tree, given noisy counts.
+"""Modes and draws of approximate posteriors, for each node of a tree, given noisy counts.
 
 Wang & Reiter (2021), section 3.1, for every node of a tree. `independent` uses a node's own noisy
 counts; `summed` multiplies them with the likelihood of the sum of its children's noisy counts. A
@@ -31,7 +31,7 @@ _TIE = 1e-9  # log masses closer than this are equal: a plateau, of which the lo
 
 @dataclass(frozen=True, eq=False)
 class EstimateLayout:
-    """Positions of the measured values of each node, with the prior and the rules for approximating posteriors.
+    """The tree's measurements, prior and rules from which the posterior of each node is approximated.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class EstimateLayout:
     monte_carlo: int
 
     def readings(self, node: int) -> list[tuple]:
-        """Return the law and the position of each noisy count of a node."""
+        """Return the noise law of each noisy count of a node, and its position among the measured values."""
         rows = range(self.ptr[node], self.ptr[node + 1])
         return [(self.problem.headers[self.header[r]].law, self.place[r]) for r in rows]
 
@@ -66,7 +66,7 @@ class EstimateLayout:
 
     @cached_property
     def plain_sums(self) -> dict[int, tuple[Counter, Integers]]:
-        """Return noise laws and value positions for the nodes whose children were all measured exactly once."""
+        """Return noise laws and value positions for the sums of nodes that were all measured exactly once."""
         first, last = self.problem.child_ptr[:-1], self.problem.child_ptr[1:]
         once = np.append(0, np.cumsum((self.exact >= 0) | (np.diff(self.ptr) == 1)))
         nodes = np.flatnonzero(self.inner() & (once[last] - once[first] == last - first))
@@ -86,7 +86,7 @@ class EstimateLayout:
 def layout(
     problem: TreeProblem, total: Total, prior: CountPrior, prior_total: CountPrior, monte_carlo: int
 ) -> EstimateLayout:
-    """Return the rules and laws of each node, which are determined before any value is known."""
+    """Return the measurements and rules from which posteriors are approximated, before values are known."""
     prior.refuse_other_than(problem.nested.nodes[-1].size)
     prior_total.refuse_varying()
     nodes = problem.variance.size
@@ -119,7 +119,7 @@ def layout(
 
 
 class Estimator:
-    """Modes and draws of node counts for one layout; results that do not depend on the values are reused."""
+    """Posterior modes and draws of the counts of a tree's nodes, with a cache across releases."""
 
     def __init__(self, plan: EstimateLayout, rng: np.random.Generator) -> None:
         self.plan, self.rng = plan, rng
@@ -154,7 +154,7 @@ class Estimator:
         return estimates
 
     def _settle(self, values: Integers, estimates: Integers, unsettled: NDArray, choose: Choose) -> Integers:
-        """Return counts `(nodes,)` with a mode or a draw at every node whose count is not known."""
+        """Return counts `(nodes,)`, with a posterior mode or draw at every node whose count is not known."""
         plan, child_ptr = self.plan, self.plan.problem.child_ptr
         if plan.monte_carlo:
             self._forget()  # each row simulates its own sums
@@ -177,14 +177,14 @@ class Estimator:
         return estimates
 
     def _log_posterior(self, own: tuple, below: Sum | None, prior: CountPrior) -> tuple[int, NDArray]:
-        """Return the first count of a window and the log posterior on the window, from a cache."""
+        """Return a node's log posterior on a window of counts and the window's first count, from a cache."""
         key = (own, below and (frozenset(below[0].items()), below[1]), prior)
         if key not in self.tables:
             self.tables[key] = _log_posterior(own, below, prior, self._sum_table)
         return self.tables[key]
 
     def _sum_table(self, shapes: Shapes, distance: int) -> MassTable:
-        """Return the law of a sum of noisy counts, tabulated at least up to `distance` from 0."""
+        """Return the law of the noise in a sum of counts, tabulated at least up to `distance` from 0."""
         far = 1 << max(int(distance).bit_length(), 6)
         key = (frozenset(shapes.items()), 0 if self.plan.monte_carlo else far)
         if key not in self.sums:
@@ -194,7 +194,7 @@ class Estimator:
 
 
 def _sum_below(plan: EstimateLayout, values: Integers, below: dict[int, Sum], children: range) -> Sum:
-    """Return the noise laws of the children's noisy counts with how often each occurs, and the sum of the values."""
+    """Return the noise laws of a node's children, each with its number of children, and the sum of values."""
     shapes, centre = Counter(), 0
     for c in children:
         if plan.exact[c] >= 0:
@@ -212,7 +212,7 @@ def _sum_below(plan: EstimateLayout, values: Integers, below: dict[int, Sum], ch
 def _log_posterior(
     own: tuple, below: Sum | None, prior: CountPrior, sum_table: Callable[[Shapes, int], MassTable]
 ) -> tuple[int, NDArray]:
-    """Return the first count of a window, and the log posterior of a node's count on the window."""
+    """Return a node's log posterior on a window of counts, and the first count of the window."""
     if below is not None and not below[0]:
         return below[1], np.zeros(1)  # all children exact
     windows = [(value - reach(law), value + reach(law)) for law, value in own]
@@ -237,6 +237,6 @@ def _log_posterior(
 
 
 def _lower_middle(low: int, log: NDArray) -> int:
-    """Return the mode; if several counts are equally likely, the lower middle one."""
+    """Return the mode of a log posterior. Of several equally likely counts, return the lower middle one."""
     plateau = np.flatnonzero(log >= log.max() - _TIE)
     return low + int(plateau[(plateau.size - 1) // 2])

@@ -1,4 +1,4 @@
-"""Expected errors of a method, from measuring and reconciling simulated populations.
+"""Expected errors of a release, from measuring and reconciling simulated populations.
 
 Populations are measured under the laws of the release and reconciled as it was, again and again; the errors are sorted by
 the size of the count that came out. After a release they are drawn from what its measurements say of the true counts (see
@@ -45,7 +45,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class ErrorSimulation:
-    """A simulation of the errors of a release, which is run by calling it.
+    """A function that simulates the errors of a release.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class ErrorSimulation:
     state: Any = None
 
     def __call__(self, release: Release) -> ExpectedErrors:
-        """Simulate the errors of a release; return them by table and size of the count."""
+        """Return the simulated errors of a release, by table and by size of the count."""
         noisy = release.measurements
         if noisy.value_bounds:
             why = "Errors of perturbed values, whose limits depend on the values, are not simulated."
@@ -84,7 +84,7 @@ class ErrorSimulation:
         work: int = WORK,
         said: str = "",
     ) -> ExpectedErrors:
-        """Simulate errors on populations that are drawn given measured values `(q,)`, or on the released counts `(n,)`.
+        """Simulate errors on populations that are drawn given measured values, or on the released counts.
 
         With a spec, a sample of the places may be simulated.
         """
@@ -106,7 +106,7 @@ class ErrorSimulation:
     def _places(
         self, headers: Sequence[Measured], spec: Spec | None, work: int, rng: np.random.Generator
     ) -> tuple[Problem | None, NDArray[np.bool_] | None]:
-        """Return the problem on a sample of places, and a mask of these places; None for both if all places fit."""
+        """Return the problem on a sample of places with a mask of the sample, or None twice if all fit."""
         cells = self.constraints.cells
         if spec is None or any(h.groups is not None for h in headers):
             return None, None
@@ -120,7 +120,7 @@ class ErrorSimulation:
 
 
 def populations(cells: Cells, work: int) -> int:
-    """Return the number of populations to draw for tables with a given number of cells.
+    """Return the number of populations to simulate for tables with a given number of cells.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def populations(cells: Cells, work: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Populations `(k, n)` on some places, with the measurements, constraints and prepared method on these places."""
+    """Populations `(k, n)` on a sample of places, with the measurements and constraints there."""
 
     cells: Cells
     populations: NDArray[np.int64]
@@ -142,12 +142,12 @@ class Sample:
     state: Any = None
 
     def of(self, whole: Cells) -> str:
-        """Return words for the share of places that were simulated."""
+        """Return text that states how many of all places were simulated."""
         return f"{self.cells.shape[0]:,} of {whole.shape[0]:,} places"
 
 
 def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cells, NDArray[np.int64]]:
-    """Choose random places with all places below them, within a limit of work; return their cells and leaves.
+    """Choose random places within a limit of work, with all places below them.
 
     The level they are chosen from is the coarsest of which eight fit.
 
@@ -169,7 +169,7 @@ def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cell
 
 
 def chosen_level(cells: Cells, work: int) -> int:
-    """Return the level whose places `some_places` samples, or -1 if it takes all places."""
+    """Return the level from which `some_places` draws places, or -1 if it takes all places."""
     most, sizes = work // MIN_REPLICATES, [cells.n // size for size in cells.tree.sizes]
     if cells.n <= most or cells.is_family:
         return -1
@@ -179,7 +179,7 @@ def chosen_level(cells: Cells, work: int) -> int:
 def at_standard_errors(
     found: ExpectedErrors, errors: Mapping[Margin, NDArray], cells: Cells, work: int
 ) -> ExpectedErrors:
-    """Return expected errors in which least-squares standard errors replace simulated ones on incomplete levels.
+    """Replace simulated errors by least-squares standard errors on levels of which only part was simulated.
 
     Places of the level that it chooses from, and of those above, stand for more places than the sample has of them: the few
     that are below say more of their sums than all do, and noise of a place above is shared by fewer, which zero then biases.
@@ -190,7 +190,7 @@ def at_standard_errors(
 
 
 def thinned_levels(cells: Cells, work: int) -> tuple[str, ...]:
-    """Return the levels of which `some_places` keeps only part of the places.
+    """Return the levels of which `some_places` draws only some of the places.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def expected_errors(
     work: int = WORK,
     progress: Progress = lambda done, of: None,
 ) -> ExpectedErrors:
-    """Return a method's expected errors, simulated on populations, by table and by size of the released count.
+    """Return a method's expected errors, simulated on populations, by table and by released size.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def _replicates(
     rng: np.random.Generator,
     progress: Progress,
 ) -> Iterator[Errors]:
-    """Yield the released counts and the errors of every table, for one batch of replicates at a time."""
+    """Yield released counts and the errors of every table, one batch of replicates at a time."""
     cells, headers = sample.cells, sample.headers
     free = {margin: ~sample.constraints.known_zeros(margin) for margin in published}
     state = method.prepare(sample.constraints, headers) if sample.state is None else sample.state
@@ -289,7 +289,7 @@ def _replicates(
 
 
 def _batches(replicates: int, populations: int, size: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield the first replicate of every batch, and the number of the batch's replicates for each population."""
+    """Yield the first replicate of every batch, and the batch's number of replicates per population."""
     owner = np.arange(replicates) * populations // replicates
     for start in range(0, replicates, size):
         yield start, np.bincount(owner[start : start + size], minlength=populations)

@@ -1,4 +1,4 @@
-"""Reconciliation of tables that share margins: joint least squares, then one table after the other.
+"""Reconciliation of tables that share margins: joint least squares, then one final table after another.
 
 **By segments of the tree**, as `histogram_parts` does for histograms: the integers of the whole tree.
 Upwards a segment says what its subtrees tell of every component of least squares at its top places. Downwards each table is
@@ -59,19 +59,19 @@ class FamilyTree(FromTheTop):
     effort: ClassVar[int] = 8
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Return the reason why the bounds cannot be kept (no single table contains them all), or None."""
+        """Return why bounds cannot be kept (no single table contains them all), or None if they can."""
         return refuses_bounds(constraints)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> FamilyProblem:
-        """Return the least-squares problem of a family, with the covariances of every component."""
+        """Return the least-squares problem of a family of tables, with covariances of the estimates."""
         return family_problem(constraints, headers)
 
     def refuses_parts(self) -> str | None:
-        """Return the reason why the method needs all places together, or None."""
+        """Return why the method needs all places together, or None if it does not."""
         return None if self.integer else super().refuses_parts()
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> FamilyPlan:
-        """Return the plan that all segments have in common."""
+        """Return the plan that is shared by all segments into which the tree of places is divided."""
 
         return FamilyPlan(family_problem(constraints, headers), self.settling())
 
@@ -86,7 +86,7 @@ class FamilyTree(FromTheTop):
         rng: np.random.Generator,
         drawn: np.random.Generator | None = None,
     ) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties of rounding."""
+        """Reconcile values `(q,)` or `(b, q)` into counts, with ties of rounding broken at random."""
         return in_chunks(
             values, state.shown.n, rng, lambda rows, seeds: self._settled(state, rows, seeds, drawn)
         )
@@ -106,7 +106,7 @@ class FamilyTree(FromTheTop):
 
 @dataclass(frozen=True, eq=False)
 class FamilyPlan:
-    """The plan that all segments (groups of subtrees) of a family have in common.
+    """What all segments (groups of subtrees) of a family of tables have in common.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class FamilyPlan:
             )
 
     def place_cells(self, sizes: Sequence[int]) -> tuple[int, int]:
-        """Return the largest number of cells, and of measured values, that a place of any level has."""
+        """Return the largest number of cells, and of measured values, of a place of any level."""
         names = self.problem.cells.tree.levels
         values = [
             sum(self.problem.cells.size(h.margin) for h in self.problem.headers if h.margin.level == name)
@@ -148,7 +148,7 @@ class FamilyPlan:
 
 @dataclass(frozen=True, eq=False)
 class FamilySummary:
-    """Estimates of places from all places below them: values and covariances, by component."""
+    """Estimates and covariances of the counts of some places, from all measurements below them."""
 
     parts: Mapping[str, NDArray]
 
@@ -163,13 +163,13 @@ class FamilySummary:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray]) -> FamilySummary:
-        """Return a summary made of named arrays."""
+        """Return the summary that is made of the given named arrays."""
         return cls(arrays)
 
 
 @dataclass(frozen=True, eq=False)
 class FamilySegment:
-    """Some places of a level with all places below them, down to another level.
+    """A segment of the tree of places: some places, with those below them down to another level.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class FamilySegment:
     def fitted(
         self, answers: Answers, below: FamilySummary | None
     ) -> tuple[FamilyProblem, list[list[NDArray]]]:
-        """Return the family restricted to these places, with least-squares fits of each subtree."""
+        """Return the family of tables on this segment's places, with least-squares fits of each subtree."""
         z = v = None
         if below is not None:
             known = self.known(self.levels[-1])
@@ -202,11 +202,11 @@ class FamilySegment:
         return problem, problem.least_squares.fit(rows, subtrees=True, below=z)
 
     def known(self, level: int) -> list[Contrast]:
-        """Return the components that are measured at a level or below it."""
+        """Return the components of the tables that are measured at a level or below it."""
         return [b.contrast for b in self.plan.problem.least_squares.blocks if b.depth > level]
 
     def up(self, answers: Answers, below: FamilySummary | None) -> FamilySummary:
-        """Return estimates of the top places from all measurements in their subtrees."""
+        """Return estimates of the segment's top places, from all measurements in their subtrees."""
         problem, fit = self.fitted(answers, below)
         parts = {}
         for i, (block, z) in enumerate(zip(problem.least_squares.blocks, fit, strict=True)):
@@ -218,7 +218,7 @@ class FamilySegment:
     def down(
         self, answers: Answers, below: FamilySummary | None, above: NDArray | None, seed: np.uint64 | int
     ) -> Settlement:
-        """Reconcile the places of a segment below the final tables of its top places."""
+        """Return the final tables of a segment's places, given those of its top places."""
         problem, fit = self.fitted(answers, below)
         tops = None if above is None else self.split(above, self.levels.start)
         settled = problem.settle_fit(fit, np.array([seed], np.uint64), self.plan.how, tops)
@@ -241,7 +241,7 @@ class FamilySegment:
         return Settlement(tables, self.levels[first:], stats, solved)
 
     def split(self, tables: NDArray, level: int) -> dict[int, NDArray]:
-        """Split an array that holds all tables of a level into the tables that reach the level."""
+        """Split an array `(places, cells)` of a level into the family's tables that reach this level."""
         widths = self.plan.widths(level)
         parts = np.split(tables, np.cumsum(widths)[:-1], axis=1)
         return {i: part for i, part in enumerate(parts) if widths[i]}

@@ -1,4 +1,4 @@
-"""Projection under any linear constraints, in whole or real numbers."""
+"""Projection of measured values onto any linear constraints, in whole or real numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPEN_TIES = "among equally near points"
 
 @dataclass(frozen=True)
 class GeneralProjection(Method):
-    """Projection to the nearest counts under equalities, inequalities, invariants, bounds and zeros, by general solvers.
+    """Projection to the nearest counts under any linear constraints, by general solvers.
 
     For constraints that no faster method handles: it uses no structure. Least squares by PIQP or Clarabel (extra
     `solvers`), least absolute deviations by HiGHS with the least squares among the optima; whole counts by integer
@@ -77,7 +77,7 @@ class GeneralProjection(Method):
         return problem
 
     def apply(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties between equally near counts."""
+        """Reconcile measured values `(q,)` or `(b, q)` into counts, with ties broken at random."""
         answers = [self.project(state, row, rng) for row in np.atleast_2d(values)]
         status = Status.worst(a.status for a in answers)
         x = np.stack([a.x for a in answers]).reshape(*values.shape[:-1], state.cells.n)
@@ -92,7 +92,7 @@ class GeneralProjection(Method):
         return Solution(np.rint(x).astype(np.int64) if whole else x, status, stats)
 
     def project(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Answer:
-        """Return the nearest counts to one row of values; the rng breaks ties."""
+        """Return the counts nearest to one row of measured values, with ties broken at random."""
         mode = self.rounding == "optimal" and self.norm == "l1"
         answer = nearest_point(
             state.polyhedron(values),
@@ -106,7 +106,7 @@ class GeneralProjection(Method):
 
 
 def largest_gap(answers: Sequence[Answer]) -> float | None:
-    """Return the largest proved optimality gap, or None if some result has no proof."""
+    """Return the largest proved optimality gap of some results, or None if one has no proof."""
     gaps = [a.gap for a in answers]
     return None if None in gaps else largest(g for g in gaps if g is not None)
 
@@ -123,7 +123,7 @@ def at_once(
     whole: bool,
     seconds: float = 60.0,
 ) -> Answer:
-    """Return the nearest counts `(n,)` to one row of values `(q,)` under all rules together.
+    """Return the counts `(n,)` that satisfy all rules and are nearest to measured values `(q,)`.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def at_once(
 def invariants_kept(
     cells: Cells, headers: Sequence[Measured], values: NDArray, counts: NDArray
 ) -> NDArray[np.bool_]:
-    """Return a mask of the rows of whole counts `(b, n)` that keep all invariants among the values `(b, q)`."""
+    """Return a mask of the rows of counts `(b, n)` that keep all invariants in the values `(b, q)`."""
     found = np.ones(len(counts), bool)
     for header, part in zip(headers, split(values, headers, cells), strict=True):
         if header.exact:

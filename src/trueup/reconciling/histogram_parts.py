@@ -1,4 +1,4 @@
-"""Reconciliation of histograms by segments of the tree, within bounded memory.
+"""Reconciliation of histograms segment by segment of the tree, within bounded memory.
 
 The levels are cut at boundary levels; a *segment* covers the levels from one boundary to the next, both included, and
 a run of neighbouring places of its top level with everything below them. Two passes over the segments give the same
@@ -40,7 +40,7 @@ Answers = Sequence[Sequence[NDArray]]
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Estimates of the top places of segments from all places below them.
+    """Estimates of the top places of a segment, from all measurements at and below them.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Summary:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray]) -> Summary:
-        """Return the summary whose arrays `arrays` returned."""
+        """Return the summary whose arrays the method `arrays` returned."""
         parts = _numbered(arrays, "covariance")
         sides = [int(np.sqrt(p.shape[1])) for p in parts]
         squares = (p.reshape(len(p), d, d) for p, d in zip(parts, sides, strict=True))
@@ -87,14 +87,14 @@ class Summary:
 
 
 def _numbered(arrays: Mapping[str, NDArray], name: str) -> list[NDArray]:
-    """Return the arrays `name_0`, `name_1`, ... among named arrays, in order."""
+    """Return the arrays named `name_0`, `name_1`, ..., in this order."""
     keys = takewhile(lambda key: key in arrays, (f"{name}_{i}" for i in count()))
     return [arrays[key] for key in keys]
 
 
 @dataclass(frozen=True, eq=False)
 class Settlement:
-    """The final tables of the places of a segment.
+    """The final tables of the places of a segment, with figures on how they were found.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Settlement:
 
 
 def up(segment: Segment, answers: Answers, below: Summary | None = None) -> Summary:
-    """Return estimates of a segment's top places, from its measurements and the summaries of the segments below.
+    """Return estimates of a segment's top places, from its measurements and the summaries below it.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def down(
     fixed: tuple[Marginal, Sequence[NDArray]] | None = None,
     lower: tuple[Lower, ...] = (),
 ) -> Settlement:
-    """Reconcile the places of a segment below the final tables of its top places.
+    """Return the final tables of a segment's places, given those of its top places.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def down(
 
 
 def tie_seed(rng: np.random.Generator) -> np.uint64:
-    """Draw the seed that breaks ties of rounding, in the same way as the method `histogram-tree`."""
+    """Draw the seed for breaking ties of rounding, as the method `histogram-tree` does."""
     return rng.integers(2**63, size=1, dtype=np.uint64)[0]
 
 
@@ -234,7 +234,7 @@ def _estimates(
 def _known(
     segment: Segment, answers: Answers, below: Summary | None
 ) -> list[tuple[Exact, NDArray[np.int64]]]:
-    """Return the invariants at and below a segment, summed at its top places, after a check for contradictions."""
+    """Return the invariants at and below a segment, summed at its top places. Refuse contradictions."""
     plan, own = segment.plan, []
     for level, tables in zip(segment.measured, answers, strict=True):
         parts = zip(tables, plan.measured[level], plan.columns[level], strict=True)

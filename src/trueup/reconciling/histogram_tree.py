@@ -41,7 +41,7 @@ CHUNK_CELLS = 500_000
 
 @dataclass(frozen=True)
 class FromTheTop(Method):
-    """A method that fixes the final tables of each level from the top down."""
+    """Base of the methods that fix the final tables of each level from the top down."""
 
     rounding: Literal["controlled", "none"] = "controlled"
     estimates: Literal["posterior-means", "least-squares"] = "posterior-means"
@@ -53,11 +53,11 @@ class FromTheTop(Method):
 
     @property
     def posterior(self) -> bool:
-        """Return True if final tables are computed at posterior means."""
+        """Return True if final tables are fitted to posterior means instead of least-squares estimates."""
         return self.estimates == "posterior-means"
 
     def settling(self, first: Sequence[Marginal] = (), drawn: np.random.Generator | None = None) -> Settling:
-        """Return the options for computing final tables; see `Settling`."""
+        """Return the options with which final tables are computed."""
         return Settling(integer=self.integer, posterior=self.posterior, first=first, drawn=drawn)
 
 
@@ -69,7 +69,7 @@ def in_chunks(
     *,
     together: bool = False,
 ) -> Solution:
-    """Solve for rows of values `(q,)` or `(b, q)` in chunks, with a random seed for each row.
+    """Solve for rows of measured values `(q,)` or `(b, q)` in chunks that fit in memory.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def in_chunks(
 
 
 def settling_stats(*tables: SettledTables) -> dict[str, float]:
-    """Return figures on how the final tables were found: residuals, relaxed margins and iterations."""
+    """Return figures on how final tables were found: residuals, relaxed margins and iterations."""
     return {
         "largest optimality residual (counts)": largest(t.residual for t in tables),
         "units without a place": sum(t.misplaced for t in tables),
@@ -132,23 +132,23 @@ class HistogramTree(FromTheTop):
     structures: ClassVar[frozenset[str]] = frozenset({"histogram", "margins"})
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Return the reason why bounds and invariants cannot be kept because they cross each other, or None."""
+        """Return why bounds and invariants that cross each other cannot be kept, or None if they can."""
         return refuses_on_histogram(constraints, upper=True)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> HistogramProblem:
-        """Return the problem prepared for least squares, with the covariances of all estimates."""
+        """Return the problem prepared for least squares, with covariances of all estimates."""
         return histogram_problem(constraints, headers, folded=True)
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties of rounding."""
+        """Reconcile values `(q,)` or `(b, q)` into counts, with ties of rounding broken at random."""
         return solution(state, values, state.chains, rng, self.settling(state.first))
 
     def refuses_parts(self) -> str | None:
-        """Return the reason why the method needs all places together, or None."""
+        """Return why the method needs all places together, or None if it does not."""
         return None if self.integer else super().refuses_parts()
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> SegmentPlan:
-        """Return the plan that all segments have in common."""
+        """Return the plan that is shared by all segments into which the tree of places is divided."""
         from trueup.reconciling.segments import segment_plan
 
         return segment_plan(constraints, headers, posterior=self.posterior)
@@ -159,7 +159,7 @@ class HistogramTree(FromTheTop):
 
 
 class Within(NamedTuple):
-    """Tables that were fixed before, for every row of values.
+    """Marginals with known tables, and lower bounds, within which the final tables are fitted.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ def solution(
     how: Settling,
     within: Within | None = None,
 ) -> Solution:
-    """Solve for values `(q,)` or `(b, q)`: least squares, then final tables from the top down."""
+    """Solve for measured values `(q,)` or `(b, q)`: least squares, then final tables from the top down."""
     tiled = cache(problem.tiled)
 
     def solve(rows: NDArray, seeds: NDArray) -> Solution:
@@ -232,7 +232,7 @@ def _handed_over(
     stats: dict,
     kept: NDArray[np.bool_],
 ) -> tuple[NDArray, Status, dict]:
-    """Solve, by a general solver, the rows of values for which the way from the top down fails.
+    """Solve, by a general solver, the rows of values for which fixing tables from the top down failed.
 
     Parents are fixed one at a time, so a parent may get a table that no tables of its children add up to, although
     another table would do. The general solver finds a table as near to the projection of everything measured.

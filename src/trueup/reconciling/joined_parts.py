@@ -1,4 +1,4 @@
-"""Reconciliation of two linked tables by segments: households first, then persons.
+"""Reconciliation of two linked tables segment by segment: households first, then persons.
 
 Estimates of both tables go up from segment to segment. On the way down, a segment's households are computed, then its
 persons given the numbers that these households hold. `joined_tree` makes the same integers.
@@ -25,23 +25,23 @@ from trueup.reconciling.segments import Bounds, Segment, SegmentPlan, segment_pl
 
 
 def own_header(joined: LinkedTables, header: Measured) -> Measured:
-    """Return a header of all records as a header of the table that it counts."""
+    """Return a measured header of both tables as a header of the one table that it measures."""
     return Measured(header.query, joined.own_margin(header.margin), header.law)
 
 
 def of_table(joined: LinkedTables, headers: Sequence[Measured], table: RecordTable) -> list[int]:
-    """Return the positions of the headers that measure a given table."""
+    """Return the positions of the headers that measure a given one of the two tables."""
     return [i for i, h in enumerate(headers) if joined.table(h.margin) is table]
 
 
 def known_margins(joined: LinkedTables, level: str) -> list[Margin]:
-    """Return the margins of persons that the household table determines or bounds from below."""
+    """Return the margins of persons that the table of households determines or bounds from below."""
     persons = [p for p in (joined.determined, *joined.least) if p is not None]
     return [Margin(level, p.attributes) for p in persons]
 
 
 def least_of(spine: Spine, bounds: Sequence[tuple[Marginal, Sequence[NDArray]]]) -> tuple[Lower, ...]:
-    """Return lower bounds on the counts of persons, level by level from coarse to fine."""
+    """Return lower bounds on the counts of persons for every level, from coarse to fine."""
     if not bounds:
         return ()
     levels = range(len(bounds[0][1]))
@@ -51,7 +51,7 @@ def least_of(spine: Spine, bounds: Sequence[tuple[Marginal, Sequence[NDArray]]])
 
 @dataclass(frozen=True, eq=False)
 class JoinedPlan:
-    """The plan that all segments of two linked tables have in common.
+    """What all segments of two linked tables have in common.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class JoinedPlan:
 def joined_plan(
     constraints: Constraints, headers: Sequence[Measured], *, integer: bool, posterior: bool
 ) -> JoinedPlan:
-    """Return the plan that all segments of two linked tables have in common."""
+    """Return the plan that is shared by all segments of two linked tables."""
     joined, levels = constraints.joined, constraints.cells.tree.levels
     assert joined is not None
     known = known_margins(joined, levels[0])
@@ -111,7 +111,7 @@ def joined_plan(
 
 @dataclass(frozen=True, eq=False)
 class JoinedSegment:
-    """One segment of places in both linked tables."""
+    """A segment of the tree of places, for both linked tables."""
 
     plan: JoinedPlan
     persons: Segment
@@ -119,7 +119,7 @@ class JoinedSegment:
 
     @classmethod
     def of(cls, plan: JoinedPlan, whole: Segment) -> JoinedSegment:
-        """Return the segment of both tables on the places of a given segment."""
+        """Return a segment for both linked tables, given its places."""
         bounds = tuple(() for _ in range(whole.spine.depth))
         none = tuple(
             tuple(
@@ -143,7 +143,7 @@ class JoinedSegment:
 
 @dataclass(frozen=True, eq=False)
 class JoinedSummary:
-    """Estimates of the top places of segments in both linked tables."""
+    """Estimates of the top places of a segment, for both linked tables."""
 
     persons: Summary
     households: Summary
@@ -160,7 +160,7 @@ class JoinedSummary:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray]) -> JoinedSummary:
-        """Return the summaries whose arrays `arrays` returned."""
+        """Return the summaries whose arrays the method `arrays` returned."""
         persons, households = (
             Summary.of_arrays(_named(arrays, f"{name}/")) for name in ("persons", "households")
         )
@@ -172,7 +172,7 @@ def _named(arrays: Mapping[str, NDArray], prefix: str) -> dict[str, NDArray]:
 
 
 def joined_up(segment: JoinedSegment, answers: Answers, below: JoinedSummary | None = None) -> JoinedSummary:
-    """Return estimates of both tables at a segment's top places, from its measurements and the summaries below."""
+    """Return estimates of a segment's top places in both tables, from measurements at and below them."""
     persons, households = segment.answers(answers)
     return JoinedSummary(
         parts.up(segment.persons, persons, below and below.persons),
@@ -187,7 +187,7 @@ def joined_down(
     above: NDArray | None,
     seed: np.uint64 | int,
 ) -> Settlement:
-    """Reconcile the households of a segment, then its persons given these households."""
+    """Return the final tables of a segment: those of households, then of persons given these households."""
     joined = segment.plan.joined
     persons, households = segment.answers(answers)
     tops = (None, None) if above is None else tuple(t.of(above, joined.records) for t in joined.tables)

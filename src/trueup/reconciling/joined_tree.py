@@ -1,4 +1,4 @@
-"""Reconciliation of two linked tables: households first, then persons given the households.
+"""Reconciliation of two linked tables: households first, then persons given the final households.
 
 The households are a histogram on the hierarchy by themselves, and so are the persons: each is reconciled as such. What
 links them goes one way. Once the households of every place are settled, the number of persons there follows, for each
@@ -39,7 +39,7 @@ from trueup.reconciling.method import Solution
 
 
 class JoinedProblem(NamedTuple):
-    """Two linked tables as separate problems, with all constraints and headers."""
+    """Two linked tables as two separate problems, with all constraints and headers."""
 
     constraints: Constraints
     headers: tuple[Measured, ...]
@@ -67,7 +67,7 @@ class JoinedTree(HistogramTree):
     structures: ClassVar[frozenset[str]] = frozenset({"joined"})
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Return None, because two linked tables have no rules except links and structural zeros."""
+        """Return None, because specs of two linked tables have no rules that the method cannot keep."""
         return None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> JoinedProblem:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -90,7 +90,7 @@ class JoinedTree(HistogramTree):
         rng: np.random.Generator,
         drawn: np.random.Generator | None = None,
     ) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties of rounding."""
+        """Reconcile values `(q,)` or `(b, q)` into counts, with ties of rounding broken at random."""
         joined, cells = state.constraints.joined, state.constraints.cells
         assert joined is not None
         parts = split(np.atleast_2d(values), state.headers, cells)
@@ -120,7 +120,7 @@ class JoinedTree(HistogramTree):
         return solution(problem, values, bounded.chains, rng, self.settling(problem.first, drawn), within)
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> JoinedPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the plan that all segments of both tables have in common."""
+        """Return the plan that is shared by all segments of both tables."""
         return joined_plan(constraints, headers, integer=self.integer, posterior=self.posterior)
 
     def errors(self, state: JoinedProblem) -> dict[Margin, NDArray]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -129,7 +129,7 @@ class JoinedTree(HistogramTree):
 
 
 def within_households(joined: LinkedTables, persons: HistogramProblem, households: NDArray) -> Within:
-    """Return the values and bounds on persons at every level that household tables `(b, n)` imply."""
+    """Return values and bounds for counts of persons, implied by tables `(b, n)` of households."""
     tree, fold = persons.cells.tree, persons.fold
     cells = joined.households.cells(tree)
 
@@ -152,7 +152,7 @@ def within_households(joined: LinkedTables, persons: HistogramProblem, household
 
 
 def stacked_counts(joined: LinkedTables, persons: NDArray, households: NDArray) -> NDArray:
-    """Return counts `(b, n)` of all records, given the counts of persons and of households."""
+    """Return counts `(b, n)` of both tables together, given persons and households separately."""
     shared = int(np.prod([a.size for a in joined.persons.shared], dtype=np.int64))
     tables = [
         x.reshape(len(x), -1, table.size, shared) for x, table in zip((persons, households), joined.tables)

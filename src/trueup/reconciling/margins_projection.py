@@ -91,7 +91,7 @@ class MarginsProjection(Method):
         return histogram_standard_errors(state)
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties of rounding."""
+        """Reconcile values `(q,)` or `(b, q)` into counts, with ties of rounding broken at random."""
         rows = np.atleast_2d(values)
         solved = self._rounded(state, rows, rng) if self.integer else _projected(state, rows)
         tables = solved.values.reshape(*values.shape[:-1], state.cells.n)
@@ -110,7 +110,7 @@ class MarginsProjection(Method):
         return Solution(tables.astype(np.int64) if status is Status.SOLVED else tables, status, stats)
 
     def _row(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator):
-        """Return one row's residual, the answer, and two flags: found by a general solver; proved to be nearest."""
+        """Return the residual and counts for one row of values, with flags on how they were found."""
         projection = project_on_margins(state, values, state.first)
         if projection.status is Status.SOLVED:
             margins, sums = exact_margins(state, values)
@@ -134,14 +134,14 @@ class MarginsProjection(Method):
 
 
 def _from_the_top(state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Answer:
-    """Return a table that is fixed from the top down, without a proof that it is the nearest."""
+    """Return a table that is fixed from the top down, with no proof that it is the nearest."""
     method = HistogramTree()
     found = method.apply(method.prepare(state.constraints, state.headers), values, rng)
     return Answer(found.values, found.status, 0.0, np.inf, None)
 
 
 def _projected(state: HistogramProblem, rows: NDArray) -> Solution:
-    """Return the projections of rows of values; nothing is random."""
+    """Return the projection of each row of values, without rounding."""
     done = [project_on_margins(state, row) for row in rows]
     stats = {
         "largest residual (counts)": largest(p.residual for p in done),
@@ -154,7 +154,7 @@ def _projected(state: HistogramProblem, rows: NDArray) -> Solution:
 def _round_two_way(
     state: HistogramProblem, x: NDArray, exact: dict[Axes, NDArray], rng: np.random.Generator
 ) -> Answer:
-    """Round a two-way table: first the total, then the rows and columns, then the cells."""
+    """Round a two-way table to whole numbers: the total, then rows and columns, then cells."""
     total = _whole(next((b.sum() for b in exact.values()), x.sum()))
     rows, columns = (exact.get((axis,), _whole_line(margin_of(x, (axis,)), total, rng)) for axis in (0, 1))
     margins: list[Axes] = [(0,), (1,)]
@@ -166,7 +166,7 @@ def _round_two_way(
 
 
 def _whole(x: float) -> int:
-    """Return the nearest whole number; a half, up to rounding errors, goes down."""
+    """Return the nearest whole number, and the lower one if two are equally near."""
     return int(np.ceil(x - 0.5 - SNAP))
 
 
@@ -185,7 +185,7 @@ def _round_many(
     seconds: float,
     rng: np.random.Generator,
 ) -> Answer:
-    """Round a table to whole numbers so that the exact margins, or the total, are kept."""
+    """Round a table to whole numbers, keeping the exact margins or else the total."""
     zeros = state.constraints.zero_cells.reshape(x.shape)
     if x.size > EXACT_CELLS:
         kept = exact or {(): np.array(_whole(x.sum()))}
@@ -208,7 +208,7 @@ def _kept(state: HistogramProblem, attributes: Sequence[str]) -> Axes:
 
 
 def exact_margins(state: HistogramProblem, values: NDArray) -> tuple[list[tuple[int, ...]], list[NDArray]]:
-    """Return the axes and the table of each invariant."""
+    """Return the axes and the table of sums of each invariant."""
     parts = zip(state.headers, split(values, state.headers, state.cells), strict=True)
     pairs = [(_axes(state, h), np.asarray(p, float)) for h, p in parts if h.exact]
     shapes = [tuple(state.cells.shape[1:][a] for a in axes) for axes, _ in pairs]
@@ -218,7 +218,7 @@ def exact_margins(state: HistogramProblem, values: NDArray) -> tuple[list[tuple[
 def project_on_margins(
     state: HistogramProblem, values: NDArray, first: Sequence[Marginal] = ()
 ) -> Projection:
-    """Return the table nearest to one row of values; the marginals in `first` are fixed before the cells."""
+    """Return the table with the exact margins that is nearest to one row of measured values."""
     shape = state.cells.shape[1:]
     margins, sums = exact_margins(state, values)
     # Sums of whole numbers are exact, so margins that differ at all contradict each other.
@@ -249,7 +249,7 @@ def project_on_margins(
 def _nearest(
     state: HistogramProblem, x: NDArray, first: Sequence[Marginal]
 ) -> tuple[NDArray, NDArray, int, bool]:
-    """Return the nonnegative table nearest to `x (1, n)`; marginals in `first` are fixed before it where this is possible.
+    """Return the nonnegative table nearest to `x (1, n)`, fixing the marginals in `first` before the cells.
 
     The last value is True if no nonnegative table is nearer: no margin was fixed before, or nothing is below zero.
     """
@@ -265,7 +265,7 @@ def _nearest(
 
 
 def _not_below_zero(projection: Projection, margins, sums, held: NDArray[np.bool_]) -> Projection:
-    """Set rounding errors below zero to zero, and project again if a sum changes."""
+    """Set values that rounding errors made negative to zero, and restore the sums if they change."""
     table = np.maximum(projection.table, 0.0)
     if not margins:
         return replace(projection, table=table)
@@ -274,7 +274,7 @@ def _not_below_zero(projection: Projection, margins, sums, held: NDArray[np.bool
 
 
 def _onto_exact_margins(state: HistogramProblem, values: NDArray, margins, sums) -> Projection:
-    """Project values onto the exact margins, where only the finest cells are noisy."""
+    """Project a table onto its exact margins, where only the finest cells have noise."""
     parts = zip(state.headers, split(values, state.headers, state.cells), strict=True)
     noisy = [(p / h.law.variance, 1 / h.law.variance) for h, p in parts if not h.exact]
     precision = sum(w for _, w in noisy)

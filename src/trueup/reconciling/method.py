@@ -48,16 +48,16 @@ class Method(ABC):
         return True
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Return the reason why the method cannot handle these constraints despite their structure, or None."""
+        """Return why the method cannot handle constraints of this structure, or None if it can."""
         return None
 
     def refuses_noise(self, headers: Sequence[Measured]) -> str | None:
-        """Return the reason why the method cannot handle the noise of these measurements, or None."""
+        """Return why the method cannot handle the noise of these measurements, or None if it can."""
         return None
 
     @abstractmethod
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Return everything that the method computes from constraints and laws alone.
+        """Return all that the method computes from constraints and laws, before any value is known.
 
         Raises
         ------
@@ -76,11 +76,11 @@ class Method(ABC):
         """
 
     def refuses_parts(self) -> str | None:
-        """Return the reason why the method needs all places together, or None."""
+        """Return why the method needs all places together, or None if it does not."""
         return "it solves for all places at once"
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Return the plan of reconciliation that is shared by all parts into which the tree of places is divided.
+        """Return the plan that is shared by all segments into which the tree of places is divided.
 
         Raises
         ------
@@ -96,7 +96,7 @@ class Method(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The counts that a reconciliation method returns, with status and figures.
+    """The counts that a reconciliation method returns, with their status and figures on the solution.
 
     A count or a figure that is not finite is never solved, whatever status a method gives: this is checked here, where every
     solution is made.

@@ -1,4 +1,4 @@
-"""Wang and Reiter's multinomial mode, and Wang's draws (the 2020 draft's Algorithms 1 and 2), from the top down.
+"""Wang and Reiter's multinomial mode and Wang's draws, which split counts from the top down.
 
 Fields that both have are those of `Multinomial`.
 """
@@ -24,7 +24,7 @@ from trueup.reconciling.method import Method, Solution
 
 @dataclass(frozen=True)
 class Multinomial(Method):
-    """Base of the methods that split each total among its parts from the top down.
+    """Base of the methods that split each total among its parts, from the top down.
 
     Attributes
     ----------
@@ -53,32 +53,32 @@ class Multinomial(Method):
         settle_priors(self, COUNT_PRIORS)
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Return the reason why the method cannot keep the constraints (bounds, or counts below zero), or None."""
+        """Return why the method cannot keep bounds or negative counts, or None if it can."""
         if constraints.bounds:
             return "it knows invariants and structural zeros, but no other bounds"
         return None if constraints.nonnegative else "it makes counts nonnegative"
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> EstimateLayout:
-        """Return the layout of the tree, its measurements and the priors."""
+        """Return the layout of the tree with its measurements and priors."""
         problem = tree_problem(constraints, headers)
         refuse_unmeasured(problem)
         return layout(problem, self.total, self.prior, self.prior_total, self.monte_carlo)
 
     def apply(self, state: EstimateLayout, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Split totals from the top down; equal values and equal `rng` states give equal counts."""
+        """Split totals from the top down into counts of all cells."""
         estimator = Estimator(state, rng)
         rows = np.atleast_2d(values).astype(np.int64)
         nodes = np.stack([self._split(estimator, row) for row in rows])
         return Solution(state.problem.finest(nodes).reshape(*values.shape[:-1], -1))
 
     def _rules(self, plan: EstimateLayout, weights: NDArray) -> dict[str, Any]:
-        """Return the arguments of the split: exact counts, the rule for empty parts, and labels."""
+        """Return the named arguments of the split: exact counts, rule for empty parts, and labels."""
         exact = np.where(plan.settled(), weights, -1)
         return {"exact": exact, "empty": self.empty, "label": plan.problem.nested.label}
 
     @abstractmethod
     def _split(self, estimator: Estimator, row: NDArray) -> NDArray[np.int64]:
-        """Return counts of all nodes, split from one row of measured values."""
+        """Return the counts of all nodes, split from one row of measured values."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class MultinomialMode(Multinomial):
         )
 
     def _order(self, plan: EstimateLayout, rng: np.random.Generator) -> NDArray[np.int64] | None:
-        """Return a random order of the nodes that keeps siblings together, or None for the order of the tree."""
+        """Return a random order of the nodes that keeps siblings together, or None for the tree's order."""
         if self.ties == "first":
             return None
         child_ptr = plan.problem.child_ptr

@@ -1,4 +1,4 @@
-"""Draws of populations that are plausible given the measurements, for simulating errors.
+"""Populations drawn to be plausible given the measurements, on which errors are simulated.
 
 Not the released counts, and no other point: where noise is wide these are too even or too uneven, and errors that are
 simulated on them are those of another population. Draws have the spread that the true counts have, as far as it is known,
@@ -36,7 +36,7 @@ def drawn_populations(
     rng: np.random.Generator,
     places: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
-    """Draw whole populations `(number, n)` that are plausible given measured values `(q,)`.
+    """Draw whole-number populations `(number, n)` that are plausible given measured values `(q,)`.
 
     With `places`, a mask of those of the last level, counts elsewhere may be left out, and zero.
 
@@ -108,7 +108,7 @@ def _within_margins(
     number: int,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Draw tables from the noisy values alone, and return the nearest tables with the exact margins."""
+    """Draw tables given the noisy values, and return the nearest tables that have the exact margins."""
     from trueup.reconciling.margins_projection import MarginsProjection
 
     parts = split(values, headers, constraints.cells)
@@ -144,7 +144,7 @@ def _of_tree(
 
 
 def warm(spec: Spec, headers: Sequence[Measured], method: Method) -> None:
-    """Reconcile zeros on a few places, so that all kernels are compiled.
+    """Reconcile measurements of zero on a few places, to compile all kernels that a release needs.
 
     Noise that is drawn for all places together is left out: its law holds for these places alone.
 

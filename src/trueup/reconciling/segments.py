@@ -1,4 +1,4 @@
-"""Segments of a hierarchy of histograms, and the plan that all segments have in common.
+"""Segments of a tree of places with a histogram each, for reconciliation part by part.
 
 The levels are cut at boundary levels; a *segment* covers the levels from one boundary to the next, both included, and
 a run of neighbouring places of its top level with everything below them. Segments are plain arrays.
@@ -44,7 +44,7 @@ Bounds = tuple[tuple[NDArray[np.int64], ...], ...]
 
 @dataclass(frozen=True, eq=False)
 class SegmentPlan:
-    """The plan that all segments of a problem have in common, without places.
+    """What all segments of a histogram problem have in common, whatever their places.
 
     Attributes
     ----------
@@ -86,16 +86,16 @@ class SegmentPlan:
         return int(np.prod(self.fold.sizes))
 
     def place_cells(self, sizes: Sequence[int]) -> tuple[int, int]:
-        """Return the number of cells of a place, and the largest number of measured values."""
+        """Return the number of cells of a place, and the largest number of its measured values."""
         return self.cells, max(sum(size for _, size in columns) for columns in self.columns)
 
     def exact(self, level: int) -> list[Exact]:
-        """Return the invariants on a level and on those below it."""
+        """Return the invariants on a level and on all levels below it."""
         levels = range(level, len(self.levels))
         return [(at, m) for at in levels for m, variance in self.measured[at] if variance == 0]
 
     def bounds(self, constraints: Constraints) -> Bounds:
-        """Return the lower bounds on every level's places that the constraints state."""
+        """Return the lower bounds that the constraints set on the places of every level."""
         return tuple(
             tuple(level_bounds(constraints, self.fold, self.bounded, name)) if self.bounded else ()
             for name in constraints.cells.tree.levels
@@ -104,7 +104,7 @@ class SegmentPlan:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Some places of a level with all places below them, down to another level.
+    """A segment of the tree of places: some places, with those below them down to another level.
 
     Attributes
     ----------
@@ -130,12 +130,12 @@ class Segment:
 
     @property
     def lowest(self) -> bool:
-        """Return True if the segment contains the last level."""
+        """Return True if the segment contains the last level of places."""
         return self.bottom == len(self.plan.levels) - 1
 
     @property
     def measured(self) -> range:
-        """Return the range of levels whose measurements the segment uses."""
+        """Return the range of levels whose measurements the segment takes into account."""
         return range(self.top, self.bottom + self.lowest)
 
 
@@ -148,7 +148,7 @@ def segment_plan(
     known: Sequence[Margin] = (),
     bounded: Sequence[Margin] = (),
 ) -> SegmentPlan:
-    """Return the plan of all segments; on the way down, segments are given `known` margins and bounds on `bounded` ones."""
+    """Return the plan that is shared by all segments of a histogram problem."""
     if reason := refuses_on_histogram(constraints):
         raise SpecError(
             f"reconciliation by parts cannot keep the constraints: {reason}", remedy="give --engine memory"
@@ -243,7 +243,7 @@ def _hold(levels: Sequence[str], one: tuple[Exact, Table], other: tuple[Exact, T
 
 
 def _common(one: tuple[Exact, Table], other: tuple[Exact, Table]) -> Iterator[tuple[Table, Table]]:
-    """Yield the sums of two invariants on the margin that they have in common, if one refines the other."""
+    """Yield the sums of two invariants on the coarser one's margin, if the other refines it."""
     for ((_, fine), table), ((_, coarse), sums) in ((one, other), (other, one)):
         if refines(fine, coarse):
             yield marginalise(table, relative(fine, coarse)), sums

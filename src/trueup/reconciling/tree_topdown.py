@@ -1,4 +1,4 @@
-"""Reconciliation of trees: least squares, or by default top-down projection of children with controlled rounding."""
+"""Reconciliation of trees: bounded projection of children from the top down, or least squares."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trueup.reconciling.method import Method, Solution
 
 @dataclass(frozen=True)
 class RoundedTreeMethod(Method):
-    """Base of the methods for nested margins: a solution in real numbers, then optional controlled rounding."""
+    """Base of the methods for nested margins: counts in real numbers, then optional controlled rounding."""
 
     rounding: Literal["controlled", "none"] = "controlled"
 
@@ -51,7 +51,7 @@ class RoundedTreeMethod(Method):
         """Return real counts of all nodes `(..., nodes)`, given the measured values of the nodes."""
 
     def apply(self, state: TreeProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Reconcile values `(q,)` or `(b, q)`; the rng breaks ties of rounding."""
+        """Reconcile values `(q,)` or `(b, q)` into counts, with ties of rounding broken at random."""
         nodes = state.values(values)
         solved = self.solve(state, nodes)
         stats = {"largest adjustment": largest_adjustment(state, nodes, solved.values), **solved.stats}
@@ -60,7 +60,7 @@ class RoundedTreeMethod(Method):
         return Solution(state.finest(counts), solved.status, stats)
 
     def errors(self, state: TreeProblem) -> dict[Margin, NDArray]:
-        """Return the standard errors (counts) of every margin of the chain."""
+        """Return the least-squares standard errors (counts) of every nested margin."""
         return tree_standard_errors(state)
 
 
@@ -106,7 +106,7 @@ class TreeTopDown(RoundedTreeMethod):
 
 @dataclass(frozen=True)
 class TreeEquality(RoundedTreeMethod):
-    """Weighted least squares over counts that add up and keep exact values; counts may be negative.
+    """Weighted least squares on nested margins: counts add up and keep exact values, but may be negative.
 
     The linear unbiased estimate of least variance of every count, and of every sum of counts. It uses
     no bounds: small counts come out negative.
@@ -133,7 +133,7 @@ class TreeEquality(RoundedTreeMethod):
         return False
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Return the reason why the method cannot keep bounds or nonnegativity, or None."""
+        """Return why the method cannot keep bounds or nonnegative counts, or None if it can."""
         if constraints.bounds:
             return "it knows no bounds"
         if self.integer and constraints.nonnegative:

@@ -1,4 +1,4 @@
-"""Synthetic microdata or counts of a country, for demonstrations, benchmarks and assessments."""
+"""Synthetic microdata or counts of a made-up country, for demonstrations, benchmarks and assessments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def synthesize(
     workers: int = 1,
     tell: Callable[[str], None] = lambda stage: None,
 ) -> list[SynthRegion]:
-    """Create a synthetic country that a spec can release: public places, and counts or records of the inhabitants.
+    """Create a synthetic country that a spec can release: public places, and counts or records of units.
 
     Sizes have the skew of real ones and a third of the blocks is empty; shares of attributes vary from
     place to place; group quarters stand in few blocks. Regions have the stated totals exactly. The same
@@ -144,7 +144,7 @@ def _broken_by_draws(rules: str) -> SpecError:
 
 
 def _refuse_unsolvable_sums(spec: Spec) -> None:
-    """Refuse sums of columns from which no whole columns can be computed."""
+    """Refuse a spec whose sums of columns do not determine whole numbers in the columns."""
     task = WriteRegion(spec, (), Path(), 0)
     if spec.table.cells and spec.table.in_rows(spec.attributes):
         raise SpecError(
@@ -158,7 +158,7 @@ def _refuse_unsolvable_sums(spec: Spec) -> None:
 def _regions(
     spec: Spec, found: list[SynthRegion], persons: int | None, places: int | None, named: bool
 ) -> list[SynthRegion]:
-    """Return the regions with numbers of persons and places; refuse several regions for a spec without states."""
+    """Return the regions with their numbers of persons and of places."""
     at = region_level(spec)
     if not at and len(found) > 1:
         if persons is None and places is None and not named:
@@ -173,7 +173,7 @@ def _regions(
 
 
 def _plans(spec: Spec, regions: list[SynthRegion]) -> tuple[tuple[Digits, ...], list[RegionPlan]]:
-    """Return the layout of codes, and the plan of every region with its number of places on each level."""
+    """Return the layout of the place codes, and the plan of every region."""
     at = region_level(spec)
     names = [level.name.casefold() for level in spec.levels[at + 1 :]]
     free = [level_sizes(names, region.places, [10**9] * len(names)) for region in regions]
@@ -200,7 +200,7 @@ def _plans(spec: Spec, regions: list[SynthRegion]) -> tuple[tuple[Digits, ...], 
 
 
 def readme(spec: Spec, regions: list[SynthRegion], seed: int) -> str:
-    """Return the text of the note that accompanies the synthetic data."""
+    """Return the text of the note that accompanies synthetic data."""
     persons, places = sum(r.persons for r in regions), sum(r.places for r in regions)
     kind = "records" if spec.table.kind == "records" else "counts"
     second = (

@@ -1,4 +1,4 @@
-"""Synthetic populations on the public places of a spec, for trying out the spec's errors."""
+"""Synthetic populations on the public places of a spec, on which the spec's errors can be tried out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ concentration 35 (three counties of real blocks have 21, 26 and 53), yet rare gr
 def made_up_counts(
     problem: Problem, rng: np.random.Generator, persons: int | None = None
 ) -> NDArray[np.int64]:
-    """Draw made-up counts `(n,)` of all cells on the places of a problem.
+    """Draw made-up counts `(n,)` of all cells, on the places of a given problem.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def leave_out_excess(
     counts: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> None:
-    """Leave out random units, in place, in each group `(groups,)` of a margin that exceeds an upper limit."""
+    """Remove random units from each group of a margin that exceeds its upper limit, in place."""
     groups = cells.groups(cells.finest, margin)
     order = np.argsort(groups, kind="stable")
     ends = np.searchsorted(groups[order], np.arange(upper.size + 1))
@@ -88,7 +88,7 @@ def leave_out_excess(
 
 
 def usual_persons(tree: Tree) -> int:
-    """Return a typical total of units for a tree, from the names of levels and sizes of places in the United States.
+    """Return a typical number of units for a tree of places, by the names of its levels.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def usual_persons(tree: Tree) -> int:
 
 
 def _branch(tree: Tree, rng: np.random.Generator, *, empty: bool) -> PlaceBranch:
-    """Return the places of a tree with random populations."""
+    """Return the places of a tree, with random relative populations."""
     last = len(tree.levels) - 1
     parents, weights = [], np.ones(tree.sizes[0])
     for level in range(1, last + 1):

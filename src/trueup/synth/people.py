@@ -1,4 +1,4 @@
-"""Made-up inhabitants of a region: attributes with shares that vary by place, and group quarters in few blocks."""
+"""Made-up inhabitants of a region, with shares of attribute values that vary by place."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_PROBABILITY_ENTRIES = 2**21  # of a table of probabilities in memory
 
 
 class Sparse(NamedTuple):
-    """Occupied cells: place of the last level within the region, cell within the place, and count."""
+    """Occupied cells: the place within the region, the cell within the place, and the count."""
 
     leaf: NDArray[np.int32]
     cell: NDArray[np.int32]
@@ -49,7 +49,7 @@ class Sparse(NamedTuple):
 
 @dataclass(frozen=True)
 class PeopleDomain:
-    """The attributes of a spec, with the shares and sizes from which inhabitants are drawn.
+    """The attributes of a spec, with the shares of values from which inhabitants are drawn.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class PeopleDomain:
 
     @classmethod
     def of(cls, cells: Cells, zeros: Sequence[Mapping[str, str]]) -> PeopleDomain:
-        """Return the domain for the attributes of a spec, with shares of the values.
+        """Return the domain of a spec's attributes, with shares of their values.
 
         Raises
         ------
@@ -91,7 +91,7 @@ class PeopleDomain:
 
     @property
     def outside(self) -> NDArray[np.bool_]:
-        """Return a flat mask of the combinations of other attributes that are possible outside group quarters."""
+        """Return a flat mask of other attributes' combinations that can occur outside group quarters."""
         return (self.allowed if self.quarters is None else self.allowed.take(0, self.quarters)).ravel()
 
     @property
@@ -101,13 +101,13 @@ class PeopleDomain:
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Return, for every combination of the other attributes, the cell outside group quarters, as a flat array."""
+        """Return the cell outside group quarters for every combination of the other attributes, flat."""
         cells = np.arange(prod(self.sizes)).reshape(self.sizes)
         return (cells if self.quarters is None else cells.take(0, self.quarters)).ravel()
 
     @property
     def stride(self) -> int:
-        """Return the distance between the cells of one kind of group quarters and of the next."""
+        """Return the distance between the cells of successive kinds of group quarters."""
         return 0 if self.quarters is None else prod(self.sizes[self.quarters + 1 :])
 
 
@@ -144,13 +144,13 @@ def populate(
 
 
 def _drifted(shares: NDArray, steady: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return a Dirichlet draw for each row, with the given shares as mean."""
+    """Return a Dirichlet draw for each row of shares, with the given shares as its mean."""
     drawn = rng.standard_gamma(steady * shares) + 1e-12 * shares  # all may be zero in double precision
     return drawn / drawn.sum(axis=1, keepdims=True)
 
 
 def _kinds_of_quarters(domain: PeopleDomain, units: NDArray, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the kind of group quarters at every place `(places,)`, 0 for none."""
+    """Return the kind of group quarters at every place `(places,)`, 0 where there are none."""
     kinds = np.zeros(units.size, np.int64)
     if domain.quarters is None:
         return kinds
@@ -204,30 +204,30 @@ Rows = dict[str, NDArray]
 
 @dataclass(frozen=True)
 class Households:
-    """The attributes of two linked tables, of households and of persons, from which both are drawn."""
+    """The attributes of linked tables of households and persons, from which both tables are drawn."""
 
     spec: Spec
     join: JoinPart
 
     @classmethod
     def of(cls, spec: Spec) -> Households | None:
-        """Return the two tables of a spec, or None if the spec has only one."""
+        """Return the attributes of a spec's two linked tables, or None if the spec has only one table."""
         return cls(spec, spec.table.join) if spec.table.join is not None else None
 
     def parts(self, *of: str | None) -> list[AttributePart]:
-        """Return the declared attributes that are columns of one of the tables."""
+        """Return the declared attributes that are columns of the given tables."""
         return [p for p in self.join.attributes if p.of in of and p.persons is None]
 
     @cached_property
     def domain(self) -> PeopleDomain:
-        """Return the attributes of households as a domain from which their cells are drawn."""
+        """Return the attributes of households as a domain, from which households are drawn."""
         held = tuple(map(plain_attribute, self.parts(self.join.counts))) or (Attribute("none", ("",)),)
         return PeopleDomain.of(Cells(ROOT, held), ())
 
     def draw(
         self, branch: PlaceBranch, persons: int, code: str, rng: np.random.Generator
     ) -> Iterator[tuple[Rows, Rows]]:
-        """Yield rows of households and of their persons, drawn in batches."""
+        """Yield rows of households and rows of their persons, in batches."""
         sizes = SIZES / SIZES.sum()
         mean, start = float(sizes @ np.arange(1, sizes.size + 1)), 0
         for sparse in populate(self.domain, branch, max(1, round(persons / mean)), rng):
@@ -260,7 +260,7 @@ class Households:
         return {name: column[order] for name, column in rows.items()}
 
     def _values(self, part: AttributePart, first: NDArray[np.bool_], rng: np.random.Generator) -> NDArray:
-        """Return values of an attribute of persons; the reference person has one that is not counted, if there is one."""
+        """Return values of an attribute for all persons, with the reference persons' own shares of values."""
         wanted = self._counted(part)
         shares = PeopleDomain.of(Cells(ROOT, (plain_attribute(part),)), ()).shares[0].copy()
         others = shares.copy()

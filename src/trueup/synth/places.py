@@ -1,4 +1,4 @@
-"""Made-up places of one region: tree, relative populations and codes.
+"""Made-up places of one region: a tree of places with relative populations and codes.
 
 Codes of places by level: how wide each is, and how many children fit.
 Every column of a spec that names places holds digits. Levels that take prefixes of one column share it (2 digits of state,
@@ -27,7 +27,7 @@ SPREAD_TOP, SPREAD, SPREAD_LAST, SPREAD_CHILDREN = 1.2, 0.35, 1.0, 0.3
 
 @dataclass(frozen=True)
 class PlaceBranch:
-    """The places of a region: parents on every level, and relative populations.
+    """The places of a region: the parent of each place, and relative populations.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ def level_sizes(names: Sequence[str], leaves: int, most: Sequence[int]) -> list[
 
 
 def grow(sizes: Sequence[int], most: Sequence[int], rng: np.random.Generator) -> PlaceBranch:
-    """Draw the tree of a region, in which populous places have more children."""
+    """Draw the tree of places of a region, in which populous places have more children."""
     weights, parents = np.ones(1), []
     for at, (size, limit) in enumerate(zip(sizes, most)):
         last = at == len(sizes) - 1
@@ -94,7 +94,7 @@ def grow(sizes: Sequence[int], most: Sequence[int], rng: np.random.Generator) ->
 
 
 def _children(total: int, weights: NDArray, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Divide children unevenly among parents, at least one and at most `most` for each; return their numbers."""
+    """Draw the number of children of each parent, at least one and at most `most`."""
     counts = 1 + rng.multinomial(total - weights.size, weights / weights.sum())
     while (excess := int(np.maximum(counts - most, 0).sum())) > 0:
         counts = np.minimum(counts, most)
@@ -104,14 +104,14 @@ def _children(total: int, weights: NDArray, most: int, rng: np.random.Generator)
 
 
 def some_empty(weights: NDArray, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return weights in which a share of the places is zero, but never all."""
+    """Return relative populations in which a share of the places is set to zero, but never all."""
     lived_in = rng.random(weights.size) >= EMPTY_SHARE
     lived_in[rng.integers(weights.size)] = True
     return weights * lived_in
 
 
 def place_numbers(parent: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of every place among its siblings, from 1.
+    """Return the number of every place among its siblings, counted from 1.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def place_numbers(parent: NDArray[np.int64]) -> NDArray[np.int64]:
 def leaf_codes(
     branch: PlaceBranch, layout: Sequence[Digits], code: int, before: Sequence[int]
 ) -> dict[str, NDArray[np.int64]]:
-    """Return the codes of the places of the last level, an integer array for each column.
+    """Return the codes of the places of the last level, as an array of integers for each column.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ _MOST_DIGITS = 18  # of a 64-bit integer
 
 @dataclass(frozen=True)
 class Digits:
-    """The digits of a code that number the places of one level.
+    """The digits of place codes that number the places of one level.
 
     Attributes
     ----------
@@ -185,17 +185,17 @@ class Digits:
 
     @property
     def end(self) -> int:
-        """Return the number of digits in a code down to this level."""
+        """Return the number of digits of a code from its start down to this level."""
         return self.start + self.width
 
 
 def region_level(spec: Spec) -> int:
-    """Return the position of the level of regions: `state` if it is directly below the root, otherwise the root."""
+    """Return the position of the level of regions: `state` if it is below the root, else the root."""
     return int(len(spec.levels) > 1 and spec.levels[1].name.casefold() == "state")
 
 
 def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digits]:
-    """Return the digits of codes on every level below the root.
+    """Return the digits of place codes for every level below the root.
 
     Parameters
     ----------
@@ -237,5 +237,5 @@ def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digit
 
 
 def _roomy(children: int) -> int:
-    """Return a number of digits that suffices for a place with many more children than the average."""
+    """Return a number of digits that suffices for a place with many more children than average."""
     return max(3, len(str(8 * children)))

@@ -47,7 +47,7 @@ class SynthRegion:
 
 
 def stated_regions(totals: Any = None) -> list[SynthRegion]:
-    """Return the regions with stated totals: states in the 2020 census, or a table of the user.
+    """Return regions with their stated totals: states in the 2020 census, or rows of a user's table.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def _refuse_bad(names: list[str], codes: list[str]) -> None:
 
 
 def chosen(regions: Sequence[SynthRegion], names: Sequence[str]) -> list[SynthRegion]:
-    """Return the regions with the given names or codes; refuse unknown ones.
+    """Return the regions that have the given names or codes, and refuse unknown ones.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def sized(
 
 
 def share_out(total: int, weights: NDArray) -> NDArray[np.int64]:
-    """Divide a total in proportion, by largest remainders.
+    """Divide a whole total in proportion to weights, by largest remainders.
 
     Examples
     --------
@@ -179,7 +179,7 @@ class WideTable:
 
     @classmethod
     def of(cls, spec: Spec, cells: Cells) -> WideTable:
-        """Find whole columns that give every table of counts by the sums in a spec; columns left free are zero.
+        """Return columns that satisfy the sums in a spec, as linear functions of the counts.
 
         Raises
         ------
@@ -225,7 +225,7 @@ class WideTable:
         return cls(names, whole)
 
     def columns(self, rows: dict[str, NDArray], cells: int) -> dict[str, NDArray]:
-        """Return a wide table with one row for each place, given one row for each occupied cell."""
+        """Return a wide table with a row for each place, given a row for each occupied cell."""
         leaf, at = np.unique(rows["leaf"], return_inverse=True)
         table = np.zeros((leaf.size, cells), np.int64)
         table[at, rows["cell"]] = rows["units"]

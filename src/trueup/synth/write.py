@@ -30,7 +30,7 @@ ROOT = "all"
 
 @dataclass(frozen=True)
 class RegionPlan:
-    """The plan of a region, made before anything is drawn: code, totals, and numbers of places.
+    """The plan of one synthetic region: code, totals, and numbers of places.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class RegionPlan:
 
 @dataclass(frozen=True)
 class WriteRegion:
-    """The task of drawing and writing one region; a seed and the region's code determine the draw.
+    """The task of drawing one synthetic region and writing it to files.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class WriteRegion:
         return PeopleDomain.of(self.cells, self.spec.constraints.zeros)
 
     def _register(self, connection: Any, plan: RegionPlan, codes: dict[str, NDArray], leaves: int) -> None:
-        """Register tables of places and of cells in DuckDB, to which drawn rows are joined."""
+        """Register tables of places and cells in DuckDB, to be joined with drawn rows."""
         numbers = {f"c{i}": code for i, code in enumerate(codes.values())}
         connection.register("numbers", {"leaf": np.arange(leaves, dtype=np.int32), **numbers})
         width = {d.column: d.end for d in self.layout}  # the last level of a column has the longest codes
@@ -122,7 +122,7 @@ class WriteRegion:
         self._copy(connection, rows, self.folder / "places" / f"synthetic-{plan.region.code}.parquet")
 
     def _leaves(self, plan: RegionPlan) -> str:
-        """Return the SQL query of the places of the last level, with readable names if the spec declares them."""
+        """Return an SQL query for the places of the last level, with readable names if declared."""
         columns = {d.column: quoted(d.column) for d in self.layout}
         for depth, level in enumerate(self.spec.levels):
             if level.label and level.label not in columns:
@@ -137,7 +137,7 @@ class WriteRegion:
         return f"{literal(f'Synthetic {name} ')} || left({quoted(digits.column)}, {digits.end})"
 
     def _parents(self, plan: RegionPlan) -> str:
-        """Return the SQL query of the places of every level, each with its parent."""
+        """Return an SQL query for the places of every level, each with its parent."""
         assert self.spec.parents is not None
         given, up = quoted(self.spec.parents.id), quoted(self.spec.parents.parent)
         rows = [f"SELECT '{ROOT}' AS {given}, '' AS {up}"] * plan.first
@@ -149,7 +149,7 @@ class WriteRegion:
         return f"SELECT * FROM ({' UNION ALL '.join(rows)}) ORDER BY ALL"
 
     def _records(self, drawn: Iterable[Sparse], rng: np.random.Generator) -> Iterator[dict[str, NDArray]]:
-        """Yield tables with a row for each unit, in random order within a table."""
+        """Yield tables with one row for each unit, in random order within each table."""
         for leaf, cell, count in split_by_units(drawn, UNITS):
             order = rng.permutation(int(count.sum()))
             yield {"leaf": np.repeat(leaf, count)[order], "cell": np.repeat(cell, count)[order]}
@@ -177,7 +177,7 @@ class WriteRegion:
     def _write_households(
         self, connection: Any, plan: RegionPlan, drawn: Iterable[tuple[dict, dict]]
     ) -> None:
-        """Write the tables of households and of persons; the table of households holds the places."""
+        """Write the tables of households and of persons. Places are in the table of households."""
         keys = ", ".join(
             f"places.{quoted(column)}" for column in dict.fromkeys(d.column for d in self.layout)
         )
@@ -203,7 +203,7 @@ LABEL = "Synthetic: no person or place in it exists."
 
 
 def _gathered(drawn: Iterable[Sparse], rows: int) -> Iterator[Sparse]:
-    """Join tables of occupied cells until each has enough rows, without splitting a place."""
+    """Join tables of occupied cells until each has enough rows, without dividing a place between tables."""
     held: list[Sparse] = []
     for sparse in drawn:
         held.append(sparse)
@@ -219,7 +219,7 @@ def _joined(held: list[Sparse]) -> Sparse:
 
 
 def split_by_units(drawn: Iterable[Sparse], units: int) -> Iterator[Sparse]:
-    """Split tables of occupied cells into pieces with a given number of units."""
+    """Split tables of occupied cells so that each has a given number of units."""
     held = Sparse(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
     for sparse in drawn:
         held = _joined([held, sparse])
