@@ -33,12 +33,14 @@ class Status(StrEnum):
 
     @classmethod
     def worst(cls, found: Iterable[Status]) -> Status:
-        """Return the first status that is not `SOLVED`, or `SOLVED`."""
+        """Return the first status other than `SOLVED`, or `SOLVED` if there is no other."""
         return next((status for status in found if status is not cls.SOLVED), cls.SOLVED)
 
 
 def largest(amounts: Iterable[float]) -> float:
-    """Return the largest amount, 0 if there are none, or NaN if any is NaN (Python's `max` may ignore it).
+    """Return the largest amount: 0 if there are none, and NaN if any is NaN.
+
+    Python's `max` may ignore a NaN.
 
     Examples
     --------
@@ -54,7 +56,7 @@ _LISTENERS: list[Callable[[], None]] = []
 
 @contextmanager
 def telling_of_compilation(tell: Callable[[], None]) -> Iterator[None]:
-    """Call a function once before the first uncached kernel is compiled, because compiling may take half a minute.
+    """Call `tell` once before the first uncached kernel is compiled, which may take half a minute.
 
     Examples
     --------

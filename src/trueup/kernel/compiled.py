@@ -102,7 +102,7 @@ class Kernel(CPUDispatcher):
         return self._compiler.pipeline_class is ForKernels
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Compile for a call by another kernel, once for all constants of the same type."""
+        """Compile a kernel for calls by other kernels, once for all constants of the same type."""
         args, kws = [unliteral(kind) for kind in args], {name: unliteral(kind) for name, kind in kws.items()}
         with global_compiler_lock:
             before, self._compiler.pipeline_class = self._compiler.pipeline_class, ForKernels
@@ -112,7 +112,7 @@ class Kernel(CPUDispatcher):
                 self._compiler.pipeline_class = before
 
     def compile(self, sig: Any) -> Any:
-        """Compile with an entry point for Python, or without one if another kernel makes the call."""
+        """Compile a kernel with an entry point for Python, or without one for a call by another kernel."""
         with global_compiler_lock, _rare_collections():
             make_code_late()
             types, _ = normalize_signature(sig)
@@ -125,7 +125,7 @@ class Kernel(CPUDispatcher):
                     self._cache.let_others_compile()
 
     def add_overload(self, cres: Any) -> None:
-        """Register the entry point for Python only if there is one."""
+        """Register a compiled kernel's entry point for Python if it has one."""
         if _for_python(cres):
             super().add_overload(cres)
         else:
@@ -133,7 +133,7 @@ class Kernel(CPUDispatcher):
 
 
 class ForKernels(Compiler):
-    """A compiler pipeline without an entry point for Python.
+    """A numba pipeline that compiles a kernel without an entry point for Python.
 
     The option is set behind the back of what is compiled on the way, which numba would compile again for it.
     """
@@ -162,7 +162,7 @@ class KeptFiles(CompileResultCacheImpl):
     """File names of cached code that do not depend on a function's line number."""
 
     def get_filename_base(self, fullname: str, abiflags: str) -> str:
-        """Return the name without its suffix."""
+        """Return the name of a cache file without its suffix."""
         return (
             f"{fullname.replace('<locals>', 'locals')}.py{sys.version_info[0]}{sys.version_info[1]}{abiflags}"
         )

@@ -43,7 +43,7 @@ def make_code_late() -> None:
 
 
 class LateLibrary(JITCodeLibrary):
-    """The code of one function, kept in intermediate form until its address is needed.
+    """The code of one function, in intermediate form until its machine code is needed.
 
     Attributes
     ----------
@@ -78,11 +78,11 @@ class LateLibrary(JITCodeLibrary):
         return more is not None and not any(b"alwaysinline" in group for group in groups)
 
     def _optimize_functions(self, ll_module: Any) -> None:
-        """Leave single functions to the passes over whole modules."""
+        """Skip the optimisation of single functions, which passes over whole modules do better."""
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        """Optimise kernels, but not numba's own functions."""
+        """Optimise the module of a kernel, but not those of numba's own functions."""
         if OWN not in self.name:
             super()._optimize_final_module()
         for library in self._large:
@@ -117,7 +117,7 @@ class LateLibrary(JITCodeLibrary):
                     self._codegen.set_env(constants.name, found)
 
     def serialize_using_object_code(self) -> Any:
-        """Return what is stored on disk: intermediate code, and machine code if there is any."""
+        """Return the code to store on disk: intermediate code, and machine code if it was generated."""
         return super().serialize_using_object_code() if self.made else self.serialize_using_bitcode()
 
 
@@ -127,7 +127,7 @@ class LateCodegen(JITCPUCodegen):
     _library_class = LateLibrary
 
     def set_env(self, env_name: str, env: Any) -> None:
-        """Set the constants of machine code, now or when it is generated."""
+        """Set the constants of machine code that exists already; others are set when it is generated."""
         if self._engine.is_symbol_defined(env_name):
             super().set_env(env_name, env)
 
@@ -199,7 +199,7 @@ def _function_text(function: FunctionType) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a text of a value, which is the same in every process."""
+    """Return a value as text that is the same in every process."""
     return repr(sorted(value, key=repr) if isinstance(value, set | frozenset) else value)
 
 

@@ -1,4 +1,4 @@
-"""Least squares and whole-number tables for families of tables that share margins; acyclic sets of variables.
+"""Least squares and whole-number tables for families of tables that share margins, and acyclic families.
 
 Here: families of sets of variables: junction trees, and the sets that close families without one.
 
@@ -26,7 +26,7 @@ TRIED_SETS = 12
 
 
 def maximal(sets: Sequence[frozenset[Variable]]) -> list[int]:
-    """Return the positions of the sets that are not contained in others; of equal ones, the first.
+    """Return the positions of the sets that lie in no other set; of equal sets, that of the first.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class JunctionTree:
 
 
 def junction_tree(sets: Sequence[frozenset[Variable]], root: int = 0) -> JunctionTree:
-    """Return a junction tree of an acyclic family: a spanning tree of largest total separators (Prim).
+    """Return a junction tree of an acyclic family, with the largest possible separators (Prim's algorithm).
 
     Sets that share nothing are joined too, by an empty separator.
 

@@ -1,4 +1,4 @@
-"""The hierarchical prior of a family of tables, in which every count is divided step by step, and moves of its parameters.
+"""The hierarchical prior of a family of tables, and the Markov chain moves of its parameters.
 
 Every table has a product of Dirichlet-multinomial laws, step by step: what the table shares with its parent in the junction
 tree (for the root, the number of all records) is divided among the places of the next level, and so on down to the table's
@@ -52,7 +52,7 @@ def prior_rise(layout, state, table, cell, other, k):
 
 @njit(cache=True)
 def _log_step(layout, state, table, step, log_a):
-    """Return the log prior of one step's counts and of its log concentration (logistic law)."""
+    """Return the log prior of one step's counts plus that of its log concentration (a logistic law)."""
     a, total = math.exp(log_a), log_a - 2.0 * math.log1p(math.exp(log_a))
     for g in range(layout.sums_ptr[step], layout.sums_ptr[step + 1]):
         if state.held[g] > 0.0:
@@ -104,7 +104,7 @@ def _mass_rise(state, g, more, a):
 
 @njit(cache=True)
 def _move_pair(rng, layout, state, table, v, w):
-    """Move weight between two values of a table, by a step of the log odds."""
+    """Propose to move weight between two values of a table, by a random step of their log odds."""
     own, other = state.weights[v], state.weights[w]
     both = own + other
     scale = SHARE_STEP * 0.5 ** (SHARE_SCALES * rng.random())

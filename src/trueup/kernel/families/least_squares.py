@@ -81,7 +81,7 @@ class TableView:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One component of the family's least squares.
+    """One ANOVA component of the least squares of a family of tables.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class FamilyLeastSquares:
     def prepare(
         cls, axes: Sequence[Axis], spine: Spine, plan: Sequence[Sequence[Measured]]
     ) -> FamilyLeastSquares:
-        """Run the covariance recursion of every component.
+        """Return the family's least squares, with the covariances of every component.
 
         Raises
         ------
@@ -159,7 +159,7 @@ class FamilyLeastSquares:
         subtrees: bool = False,
         below: Mapping[Contrast, NDArray] | None = None,
     ) -> list[list[NDArray]]:
-        """Return estimates per block and level, `(b, places, d, columns)`.
+        """Return the least-squares estimates `(b, places, d, columns)` of every block at every level.
 
         Parameters
         ----------
@@ -279,7 +279,7 @@ class FamilyLeastSquares:
         return self._known(replace(block, basis=tuple(basis[:0:-1])))
 
     def _known(self, block: Block, below: NDArray | None = None) -> Block:
-        """Return a block with the covariances of its estimates by level; `below` gives those of the last level at a cut."""
+        """Return a block with covariances by level; `below` gives those of the last level, or None."""
         variance: list[NDArray] = [] if below is None else [below]
         summed: list[NDArray] = []
         for level in range(block.depth - 1 - len(variance), -1, -1):
@@ -294,7 +294,7 @@ class FamilyLeastSquares:
         return replace(block, variance=tuple(variance[::-1]), below=tuple(summed[::-1]))
 
     def on(self, spine: Spine, levels: range, below: Mapping[Contrast, NDArray] | None) -> FamilyLeastSquares:
-        """Return the least squares of some levels on other places; `below` gives the covariances at a cut."""
+        """Return the least squares of some of the levels, for other places."""
         plan = self.plan[levels.start : levels.stop]
         plan = plan if below is None else (*plan[:-1], ())
         part = replace(self, spine=spine, plan=plan, blocks=())
@@ -309,7 +309,7 @@ class FamilyLeastSquares:
         return replace(part, blocks=tuple(blocks))
 
     def _summed(self, level: int, v: NDArray) -> NDArray:
-        """Return the covariance of the sum of every place's children, or a single one if all places have equal ones."""
+        """Return the covariance of the sum over each place's children; a single one stands for all places."""
         if len(v) == 1:
             children = self.spine.children(level)
             children = children[:1] if self._alike(level) else children

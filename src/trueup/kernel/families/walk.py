@@ -172,7 +172,7 @@ def _any_of(rng, cells, first, last):
 
 @njit(cache=True)
 def _propagate(rng, layout, table, source, target, path):
-    """Choose the cells of other tables that a move also changes; write (table, source, target) to `path`, and return how many."""
+    """Choose the cells of other tables that a move also changes; write them to `path`; return how many."""
     path[0, 0], path[0, 1], path[0, 2] = table, source, target
     count, at = 1, 0
     came = np.full(layout.start.size - 1, -1)

@@ -118,7 +118,7 @@ def _are_neighbours(x):
 
 @njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
 def _convolve_whole(xf, lf, xg, lg, xo, out):
-    """Write the convolution to `out` as sums of products; every whole number is a grid point.
+    """Write the log convolution of two densities to `out`, if every whole number is a point of both.
 
     Both densities are multiplied by the same exponential, which makes them flat: their logs may span hundreds of nats.
     """
@@ -160,7 +160,7 @@ def _flattened(log, slope):
 
 @njit(cache=True, error_model="numpy")
 def _terms(xf, lf, cf, xg, lg, cg, x, spots, logs):
-    """Write the points of the sum over parts of the count `x`, and the logs of its terms; return the number of points."""
+    """Write the splits of a count into two parts to `spots`, and their log densities to `logs`."""
     low, high = max(xf[0], x - xg[-1]), min(xf[-1], x - xg[0])
     i, j, size = np.searchsorted(xf, low), np.searchsorted(xg, x - low, side="right") - 1, 0
     while True:

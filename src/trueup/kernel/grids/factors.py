@@ -145,7 +145,7 @@ def _stirling(z):
 
 @njit(cache=True, _nrt=False)
 def log_split(x, alpha, total):
-    """Return the log factor of a node's split among its parts at a count x of 0 or more."""
+    """Return the log factor that the split of a node's count among its parts gives the count x, 0 or more."""
     if x <= 0 or alpha == total:
         return 0.0
     return log_gamma_ratio(float(x), alpha, total) - log_gamma_ratio(0.0, alpha, total)
@@ -186,7 +186,7 @@ def add_tables(ptr, x, factors, out):
 
 @njit(cache=True)
 def expected_slopes(ptr, x, p, split, free):
-    """Return posterior expectations `(4, n)` of nodes, as `Splits.scores` needs them, from masses `p` at their points.
+    """Return posterior means `(4, n)` of the derivatives of each node's split, given masses at grid points.
 
     `free` marks nodes whose count may be other than zero: of others all are 0.
     """

@@ -1,4 +1,4 @@
-"""Positions of grid points: wide at first, then where the posterior has mass.
+"""Grid points of counts: widely spaced at first, then placed where the posterior has mass.
 
 One file: where windows end, and the points within them, follow from the same marginals.
 """
@@ -41,7 +41,7 @@ TAIL_MASS_LEFT_OUT = 4e-11
 
 @njit(cache=True)
 def pair_sums(plan, own):
-    """Return the values of the first nodes, and sums of parts for all other nodes of a plan."""
+    """Return a value for each node: `own` for the first nodes, and the sum over its parts for any other."""
     out = np.zeros(len(plan.left), own.dtype)
     out[: len(own)] = own
     for v in plan.order:
@@ -84,7 +84,7 @@ def first_points(plan, low, high, middle, spread):
 
 @njit(cache=True)
 def _first_of(low, high, middle, spread):
-    """Return points around a count's expected value."""
+    """Return grid points around the expected value of a count."""
     if not spread < np.inf:  # nothing but bounds is known
         middle, spread = 0.5 * (low + high), (high - low) / (2.0 * REACHED)
     spread = max(spread, 1.0)
@@ -115,7 +115,7 @@ def zoom(
     high: Integers,
     step: float,
 ) -> tuple[Integers, Integers]:
-    """Return points where marginal masses `p` are large, `step` standard scores apart.
+    """Return new grid points, `step` standard scores apart, where the marginal masses `p` are large.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def zoom(
 
 @njit(cache=True)
 def _outside(ptr, x, p, low, high, below, above):
-    """Write each node's mass below and above every point; return where windows end.
+    """Write each node's mass below and above every grid point; return the ends of each node's window.
 
     Beyond the ends of a window, where counts are possible, masses are taken to fall on as they do there.
     """
@@ -217,7 +217,7 @@ def _zoomed(plan, ptr, x, score, ends, widest, low, high, step):
 
 @njit(cache=True)
 def _with_parts(plan, ptr, x, score, first, last, low, high):
-    """Widen windows of sums, in place, if a part of the sum has mass beyond the end of the part's window."""
+    """Widen windows of sums in place where a part of the sum has mass beyond its own window."""
     down, up = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
     for v in plan.order:
         begin, end = ptr[v], ptr[v + 1] - 1

@@ -71,7 +71,7 @@ def grid_upward(grids: Grids, factor: Reals) -> Reals:
 
 @njit(cache=True)
 def _up(at, grids, factor, out):
-    """Send messages up from position `at` of `plan.order`, up to a limit of work; return the next position."""
+    """Send messages up from position `at` of `plan.order` until a limit of work; return the next position."""
     plan, ptr, x = grids.plan, grids.ptr, grids.x
     work = 0
     while at < len(plan.order) and work < PAIRS_A_CALL:
@@ -184,7 +184,7 @@ def _draw_root(rng, x, total, out):
 
 @njit(cache=True)
 def _near(rng, before, at, after):
-    """Draw a whole number near a grid point by its triangular weight function."""
+    """Draw a whole number near the grid point `at`, with a probability that falls to its neighbours."""
     left, right = max(at - before - 1, 0), max(after - at - 1, 0)
     u = rng.random() * (1.0 + 0.5 * left + 0.5 * right)
     if u < 1.0:

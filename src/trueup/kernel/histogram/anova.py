@@ -63,7 +63,7 @@ class Axis:
 
     @cached_property
     def contrasts(self) -> np.ndarray:
-        """Return orthonormal columns (size, size - atoms) that span C: Helmert contrasts within every atom."""
+        """Return orthonormal columns (size, size - atoms): Helmert contrasts between codes of an atom."""
         return np.hstack([_helmert(codes, self.size) for codes in self.members])
 
     def on_atoms(self, groups: np.ndarray) -> np.ndarray:
@@ -261,7 +261,7 @@ def _size(v: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Filter:
-    """The Kalman filter of one component at one level; the first axis is nodes, or 1 if all are equal."""
+    """The Kalman filter of one component at one level, for each node or once for all nodes."""
 
     precision: np.ndarray  # (D, D) information of the level's own noisy measurements
     rows: np.ndarray  # (m, D) exact measurements

@@ -31,7 +31,9 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Areas:
-    """Areas (sets of leaves) with all nodes above their leaves; nodes of an area that are alike are stored once.
+    """Areas (sets of leaves), with all nodes above their leaves.
+
+    Equal nodes of an area are stored once.
 
     Attributes
     ----------
@@ -83,7 +85,7 @@ class Areas:
 
 @dataclass(frozen=True, eq=False)
 class _Upward:
-    """Results of the pass from the leaves up: matrices by level, and the covariances (areas, c, D, D) of the areas."""
+    """Results of the pass from the leaves of the areas to the root."""
 
     own: Parts
     pulled: Parts
@@ -142,7 +144,7 @@ def area_slopes(
 
 
 def _down(v: Parts, a: Parts, areas: Areas, up: _Upward, form: Reals, weight: Reals) -> tuple[Parts, Parts]:
-    """Return the derivatives of one weighted sum of area variances with respect to V and U^-1, by level and shape."""
+    """Return the derivatives of a weighted sum of area variances with respect to the matrices `v` and `a`."""
     back_v, back_a = [np.zeros_like(x) for x in v], [np.zeros_like(x) for x in a]
     g = weight[areas.parent[0]].reshape(-1, 1, 1, 1) * form
     h = up.own[0]

@@ -118,7 +118,7 @@ class ErrorVariances:
         return matrix.T @ matrix
 
     def rotation(self, component: Component) -> Reals:
-        """Return an orthonormal basis (D, D) of a component's S axes, sums over coarse groups first.
+        """Return an orthonormal basis (D, D) of a component's functions on atoms, coarse groups first.
 
         In it, what is known well and what is hardly known lie along different axes: see `_inverse`.
         """
@@ -171,7 +171,10 @@ class ErrorVariances:
         return v, a
 
     def forms(self, marginal: Marginal) -> list[Parts]:
-        """Return, per stack, the matrices G (c, D, D) of one cell of each kind; all cells of a kind have equal variances."""
+        """Return, by stack, the matrices G (c, D, D) of one cell of each kind.
+
+        All cells of a kind have equal variances.
+        """
         return [self.form(marginal, cell) for cell in self.cells_of(marginal)]
 
     def cells_of(self, marginal: Marginal) -> Iterator[tuple[int, ...]]:
@@ -179,7 +182,7 @@ class ErrorVariances:
         return product(*_kinds(self.domain, marginal))
 
     def form(self, marginal: Marginal, cell: Sequence[int]) -> Parts:
-        """Return, per stack, the matrices G (c, D, D) for which a cell's variance is the sum of `tr(G P)` over components."""
+        """Return, by stack, matrices G (c, D, D) of a cell, whose variance is the sum of `tr(G P)`."""
         return [
             np.stack(
                 [np.sum([self._form(marginal, cell, c) for c in same], axis=0) for same in stack.members]
@@ -194,7 +197,7 @@ class ErrorVariances:
         return float(contrast @ contrast) * np.outer(row, row)
 
     def row(self, marginal: Marginal, cell: Sequence[int], component: Component) -> tuple[Reals, Reals]:
-        """Return a cell's row on the S axes (D,) of a component that its marginal informs, and on the contrasts (columns,)."""
+        """Return a cell's coefficients in a component, on functions of atoms and on contrasts."""
         row, contrasts = np.ones(1), np.ones(1)
         for axis, groups, code, contrast in zip(
             self.domain.axes, marginal, cell, component.contrast, strict=True
@@ -221,7 +224,7 @@ class ErrorVariances:
         return total
 
     def _given(self, swept: Swept, i: int) -> tuple[Parts, Parts]:
-        """Return, by level, the covariances P of the estimates and the matrices S of every context; compute them only once."""
+        """Return, by level, the covariances P and the matrices S of every context, from a cache."""
         known = swept.given[i]
         if known is None:
             v, a = swept.subtree[i], swept.inverse[i]
@@ -286,7 +289,7 @@ class ErrorVariances:
         return values, slopes
 
     def _sums(self, v: Parts, a: Parts) -> tuple[Parts, Parts]:
-        """Return, by level, sums of the estimates' covariances over the nodes of each shape, and of S over their parents."""
+        """Return, by level, sums of P over the nodes of each shape, and of S over their parents."""
         sums, slack = [v[0]], []
         for level, inverse in enumerate(a):
             s = _each(self.shapes.numbers[level], inverse) - inverse @ sums[level] @ inverse
@@ -308,7 +311,7 @@ class ErrorVariances:
         return [x[..., None] for x in back_v], [x[..., None] for x in back_a]
 
     def down(self, v: Parts, a: Parts, back_v: Parts, back_a: Parts) -> Parts:
-        """Return derivatives (c, D, D, j) with respect to each level's information, from those with respect to V and U^-1."""
+        """Return derivatives (c, D, D, j) by each level's information, given those by `v` and `a`."""
         own = []
         for level, covariance in enumerate(v):
             informed = -_both_sides(covariance, back_v[level])
@@ -319,7 +322,7 @@ class ErrorVariances:
         return own
 
     def to_tables(self, i: int, own: Parts) -> Reals:
-        """Return minus the derivatives (j, k) with respect to the tables' precisions, from those by each level's information."""
+        """Return minus the derivatives (j, k) by the tables' precisions, given those by information."""
         grams = self.stacks[i].grams
         found = [
             np.asarray(np.tensordot(own[level], grams[t], ([0, 1, 2], [0, 1, 2])), dtype=np.float64)
@@ -355,7 +358,7 @@ def _each(number: NDArray, x: Reals) -> Reals:
 
 
 def _both_sides(v: Reals, x: Reals) -> Reals:
-    """Return V X V for symmetric V (..., D, D) and several X (..., D, D, j)."""
+    """Return the products V X V of symmetric matrices V (..., D, D) with matrices X (..., D, D, j)."""
     d, j = v.shape[-1], x.shape[-1]
     if d == 1:
         return v[..., None] ** 2 * x
@@ -378,7 +381,10 @@ def _row(axis: Axis, groups: NDArray, code: int) -> Reals:
 
 
 def _kinds(domain: Domain, marginal: Marginal, *, weights: bool = False) -> list[NDArray]:
-    """Return, for every axis, one code of each kind, or the number of its codes; codes of a kind have equal variances."""
+    """Return one code of each kind on every axis, or the number of codes of each kind.
+
+    Codes of a kind have equal variances.
+    """
     kinds = []
     for axis, groups in zip(domain.axes, marginal, strict=True):
         kept = is_identity(groups)

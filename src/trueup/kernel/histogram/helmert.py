@@ -124,7 +124,7 @@ def _along_axes(x, axes, codes, pointer, run, back):
 
 @njit(cache=True)
 def forward_rows(x, axes, codes, pointer, place):
-    """Transform histograms (rows, n) and put the coefficients in the order `place`."""
+    """Transform histograms (rows, n) to coefficients in the order `place`."""
     result = np.empty(x.shape)
     one, run = np.empty(x.shape[1]), np.empty(x.shape[1])
     for row in range(x.shape[0]):

@@ -44,7 +44,7 @@ from trueup.kernel.histogram.spine import Spine
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates from each subtree (`subtree`) and from all measurements (`values`), per level (nodes, n).
+    """Least-squares estimates of a tree, by level (nodes, n): from each subtree, and from all measurements.
 
     `conflict` is the largest amount by which an exact answer is missed, with its level and node.
     """
@@ -96,7 +96,7 @@ class HistogramLeastSquares:
         *,
         below: Sequence[np.ndarray] = (),
     ) -> HistogramLeastSquares:
-        """Run the covariance recursion."""
+        """Return the prepared least squares, with the covariances of every component at every level."""
         if not all(variance >= 0 for measured in plan for _, variance in measured):
             raise SpecError(
                 "a variance is negative or not a number", needed="0 (exact), more, or inf (not measured)"
@@ -118,11 +118,11 @@ class HistogramLeastSquares:
     def given(
         cls, domain: Domain, spine: Spine, below: Sequence[Sequence[np.ndarray]]
     ) -> HistogramLeastSquares:
-        """Return the problem in which only the covariances of the subtrees' estimates are known, by level and component."""
+        """Return least squares for given covariances of subtrees' estimates, by level and component."""
         return cls(domain, spine, ((),) * spine.depth, tuple(tuple(map(_known, level)) for level in below))
 
     def tiled(self, copies: int) -> HistogramLeastSquares:
-        """Return the problem for several rows of answers at once; see `Spine.tiled`."""
+        """Return the least squares for several rows of answers at once."""
         filters = tuple(tuple(f.tiled(copies) for f in level) for level in self.filters)
         return HistogramLeastSquares(self.domain, self.spine.tiled(copies), self.plan, filters)
 
@@ -135,7 +135,7 @@ class HistogramLeastSquares:
     def up(
         self, answers: Sequence[Sequence[np.ndarray]], below: np.ndarray | None = None
     ) -> tuple[list[np.ndarray], tuple[float, int, int]]:
-        """Return per level the coefficients (nodes, n) of the subtrees' estimates, and the conflict between exact values.
+        """Return by level the coefficients of subtrees' estimates, and the largest conflict of exact data.
 
         `below` are those of the last level if it is a cut; then `answers` end one level above it.
         """
@@ -200,7 +200,7 @@ class HistogramLeastSquares:
         return z, conflict
 
     def _down(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Correct estimates from the root down, by every parent's change."""
+        """Correct estimates from the root down: the change of each parent is divided among its children."""
         x = list(z[:1])
         for level in range(len(z) - 1):
             change = x[level][self.spine.inner[level]] - self.spine.sum_children(level, z[level + 1])
@@ -281,7 +281,7 @@ def _filter(
 
 
 def _known(variance: np.ndarray) -> Filter:
-    """Return the filter of nodes without own measurements, whose estimates have a known covariance."""
+    """Return the filter of nodes without own measurements, whose estimates have a given covariance."""
     nothing = np.zeros((0, variance.shape[-1], variance.shape[-1]))
     return Filter(nothing[:0], nothing[:0], variance, nothing, variance, nothing)
 

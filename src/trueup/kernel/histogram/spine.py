@@ -123,7 +123,7 @@ class Spine:
         return np.add.reduceat(x, self.firsts[level], axis=0)
 
     def to_children(self, level: int, x: np.ndarray) -> np.ndarray:
-        """Repeat (inner nodes of `level`, ...) for every child."""
+        """Repeat an array (inner nodes of `level`, ...) for every child of these nodes."""
         return np.repeat(x, self.children(level), axis=0)
 
 
@@ -162,7 +162,7 @@ class Shapes:
 
     @classmethod
     def of(cls, child_ptr: Indices) -> Shapes:
-        """Find the shapes of a tree in level order."""
+        """Return the shapes and contexts of a tree in level order."""
         levels = _levels(child_ptr)
         numbers, counts = [np.zeros(len(levels[-1]), np.int64)], []
         for nodes in reversed(levels[:-1]):

@@ -30,7 +30,9 @@ ROUNDING = 1e-13  # of estimates, relative to all of them: less on the zeros is 
 
 
 def close(spine: Spine, zeros: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Complete structural zeros: a zero at a node implies zeros at its children, and zeros at all children imply one above.
+    """Complete structural zeros down and up the tree.
+
+    A zero at a node implies zeros at its children; zeros at all children imply one at the parent.
 
     Examples
     --------
@@ -92,7 +94,7 @@ def restrict(
 
 
 def _leaf_cells(spine: Spine, level: int, mask: np.ndarray) -> np.ndarray:
-    """Return the mask (nodes, cells) of a level with False at all nodes that have children."""
+    """Return the mask (nodes, cells) of a level, with False for all nodes that have children."""
     cells = mask.copy()
     cells[spine.inner[level]] = False
     return cells
@@ -127,7 +129,7 @@ class Fold:
 
     @classmethod
     def of(cls, sizes: Sequence[int], zeros: Sequence[np.ndarray] = ()) -> Fold:
-        """Return the fold for structural zeros given as boolean tables (n_1, ..., n_k), True for a zero."""
+        """Return the fold for structural zeros, given as boolean tables that are True at zeros."""
         part = list(range(len(sizes)))
         for rule in zeros:
             tied = [i for i in range(len(sizes)) if (rule != rule.take([0], axis=i)).any()] or [0]
@@ -185,7 +187,7 @@ class Fold:
 
 
 def _possible(never: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """Return the combinations of codes on some axes that occur with some codes of the others."""
+    """Return the combinations of codes on some axes that are possible with some codes on the others."""
     others = tuple(i for i in range(never.ndim) if i not in axes)
     return np.argwhere(~never.all(axis=others))
 

@@ -25,7 +25,7 @@ COARSE_NODES, COARSE_WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 @njit(cache=True)
 def _half_line(a, b, nodes, weights):
-    """Return log mass and moments about `max(a, 0)` of `exp(-x^2/2)` on `a..b` with `b > 0`.
+    """Return log mass, mean and variance about `max(a, 0)` of `exp(-x^2/2)` on `a..b`, with `b > 0`.
 
     Gauss-Legendre on the part that matters, at most 18 wide: exact to rounding with 64 nodes.
     """

@@ -21,7 +21,7 @@ Reals = NDArray[np.float64]
 
 
 def directions(rows: Reals, free: NDArray[np.bool_]) -> Reals:
-    """Return coordinate and facet directions `(k, n)` that only move free coordinates.
+    """Return a chain's directions `(k, n)`: single free coordinates, and facets in pairs of them.
 
     Examples
     --------

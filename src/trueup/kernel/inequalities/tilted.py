@@ -65,7 +65,7 @@ def _moments(kind, z, scale, tilt, low, high):
 
 @njit(cache=True)
 def _slope(row, bound, tilts, change, problem):
-    """Return first and second derivative of the log acceptance bound along the multiplier of one row."""
+    """Return the first two derivatives of the log acceptance bound by the multiplier of one row."""
     kind, z, scale, low, high = problem
     first, second = -bound, 0.0
     for i in range(len(z)):
@@ -211,14 +211,14 @@ def _accept(rng, rows, bounds, multipliers, block, out, done):
 
 @njit(cache=True)
 def _enough(missing, done, proposed):
-    """Return a number of proposals, at most one block, that most likely suffices at the observed acceptance rate."""
+    """Return a number of proposals that most likely suffices at the observed acceptance rate."""
     rate = done / proposed if proposed > 0 else 1.0
     return int(min(1.02 * missing / max(rate, 1e-6) + 32, PROPOSALS_AT_ONCE))
 
 
 @njit(cache=True)
 def draw_inequalities(kind, z, scale, rows, bounds, low, high, draws, least, rng):
-    """Draw `(p, draws, n)` for p problems with the same inequalities.
+    """Draw points `(p, draws, n)` of p problems that have the same inequalities.
 
     Parameters
     ----------

@@ -243,7 +243,7 @@ def determined(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
 
 
 def _near(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
-    """Return a mask of the targets that lie in the row space up to rounding."""
+    """Return a mask of the targets that lie in the row space of `rows` up to rounding."""
     rows, targets = rows.astype(float), targets.astype(float)
     squares, turn = np.linalg.eigh(rows @ rows.T)
     kept = squares > 1e-10 * squares[-1]

@@ -74,7 +74,7 @@ def graver_basis(matrix: Matrix, most: int = MOST_VECTORS) -> Matrix | None:
 
 
 def _on_unit_coordinates(lattice: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
-    """Return a basis whose first coordinates are unit vectors, and the cell of each coordinate; -1 for added ones.
+    """Return a lattice basis whose first coordinates are unit vectors, and the cell of each coordinate.
 
     Where no cells have unit vectors, a vector's coefficients in the basis come first. What is minimal without them is
     minimal with them, so nothing is lost when they are dropped.
@@ -228,7 +228,7 @@ def bridges(tables: Matrix, moves: Matrix) -> Matrix:
 
 
 def _keys(tables: Matrix) -> NDArray:
-    """Return rows as single values with the same order."""
+    """Return each row of a table as one value; values compare as rows do."""
     flipped = np.ascontiguousarray(tables).astype(">i8") ^ np.int64(-(2**63)).astype(">i8")
     wide = np.ascontiguousarray(flipped.astype(">u8"))
     return wide.view(np.dtype((np.void, 8 * tables.shape[1]))).ravel()

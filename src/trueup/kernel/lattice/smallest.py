@@ -25,12 +25,12 @@ Vector = tuple[tuple[int, int], ...]
 
 
 class Exhausted(Exception):
-    """A search that needed more steps than allowed."""
+    """The error of a search that needed more steps than allowed."""
 
 
 @dataclass
 class Search:
-    """Searches on one matrix with a common limit of steps.
+    """Searches for small lattice vectors of one matrix, with a common limit of steps.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Search:
         return []
 
     def within(self, cell: int, limit: int, *, every: bool = True) -> list[Vector]:
-        """Return vectors of norm up to `limit` that involve a cell, provided that no such vector has a smaller norm."""
+        """Return vectors of L1 norm up to `limit` that involve a cell, if no such vector is shorter."""
         found = []
         for vector in self._descend(cell, limit):
             found.append(vector)
@@ -143,7 +143,7 @@ def _added(vector: Vector, column: int, sign: int) -> Vector:
 
 
 def _families(matrix: Matrix) -> tuple[list[int], list[int]]:
-    """Group sums greedily into families over disjoint cells, each with its largest coefficient."""
+    """Group sums greedily into families without shared cells; also return their largest coefficients."""
     taken: list[np.ndarray] = []
     scales: list[int] = []
     family = []

@@ -77,7 +77,7 @@ class Piece:
 
     @property
     def dimension(self) -> int:
-        """Return the dimension of its lattice."""
+        """Return the dimension of the piece's lattice."""
         return self.cells.size - len(self.invariants)
 
 
@@ -162,7 +162,7 @@ def _invariant_rows(n: int, invariants: Any) -> Any:
 
 
 def _partition(rows: Any) -> Any:
-    """Replace nested invariants by the partition that fixes the same lattice; leave others unchanged."""
+    """Replace nested invariants by a partition with the same lattice; leave other invariants unchanged."""
     if not np.all(rows.data == 1):
         return rows
     top = np.full(rows.shape[1], -1)
@@ -183,7 +183,7 @@ def _partition(rows: Any) -> Any:
 
 
 def _components(n: int, rows: Any):
-    """Yield `(cells, invariants)` of each connected component."""
+    """Yield the `(cells, invariants)` of each connected component of the invariants."""
     graph = scipy.sparse.block_array([[None, rows], [rows.T, None]])
     labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
     of_row, of_cell = labels[: rows.shape[0]], labels[rows.shape[0] :]
@@ -232,7 +232,7 @@ def _recognise(cells: Cells, matrix: Matrix) -> list[Piece]:
 
 
 def _steps(size: int) -> Matrix:
-    """Return differences of neighbours, `(size - 1, size)`: a basis of the vectors with sum zero."""
+    """Return differences of neighbouring cells `(size - 1, size)`: a basis of the vectors with sum 0."""
     return np.eye(size - 1, size, dtype=np.int64) - np.eye(size - 1, size, 1, dtype=np.int64)
 
 

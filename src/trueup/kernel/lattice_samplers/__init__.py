@@ -31,7 +31,7 @@ FIRST_CHUNK, LARGEST_CHUNK = 1 << 10, 1 << 17
 
 
 class TapeDraws(NamedTuple):
-    """Drawn vectors, and the number of random words used.
+    """Vectors drawn by a kernel, and the number of proposals made.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Steps(NamedTuple):
 
     @classmethod
     def of(cls, family: int, tables: Sequence[tuple[int, NDArray[np.uint64]]], bits: int = 64) -> Steps:
-        """Stack tables `(low, floors)`."""
+        """Return the steps of several laws, given the `(low, floors)` of each."""
         width = max(len(floors) for _, floors in tables)
         stack = np.array([np.pad(floors, (0, width - len(floors))) for _, floors in tables])
         leading = np.arange(1 << 10, dtype=np.uint64) << np.uint64(bits - 10)
@@ -202,7 +202,7 @@ def invert(tape, notes, state, steps, row):
 
 @njit(cache=True, inline="always")
 def coin(tape, notes, state, coins, row, k):
-    """Flip coin `k` of family `row`; True means success."""
+    """Flip coin `k` of family `row`; return True for success."""
     if k == 0:
         return True
     u = word(tape, state) >> np.uint64(coins.shift)

@@ -99,7 +99,7 @@ def draw_composition(tape, state, k, sign, scratch, out):
 
 @njit(cache=True, forceinline=True)
 def _mark(marks, place, other):
-    """Mark a position, or the alternative one if it is marked already."""
+    """Mark a position, or another one if the position is marked already."""
     if marks[place >> 6] >> np.uint64(place & 63) & np.uint64(1):
         place = other
     marks[place >> 6] |= np.uint64(1) << np.uint64(place & 63)
@@ -136,7 +136,7 @@ def _at_stars(places, sign, scratch, out):
 
 @njit(cache=True, forceinline=True)
 def _lowest(marks):
-    """Return the position of the lowest set bit, by a de Bruijn sequence."""
+    """Return the position of the lowest set bit of a word, by a de Bruijn sequence."""
     return _PLACES[np.int64(((marks & (~marks + np.uint64(1))) * _DE_BRUIJN) >> np.uint64(58))]
 
 
@@ -146,7 +146,7 @@ _PLACES[[(int(_DE_BRUIJN) << i) % 2**64 >> 58 for i in range(64)]] = np.arange(6
 
 
 class FreePlan(NamedTuple):
-    """The free cells, and how the other cells depend on them.
+    """The free cells of a piece, and how its other cells depend on them.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ class FreePlan(NamedTuple):
 
 
 class Aggregates(NamedTuple):
-    """Tables for accepting the sum of m cells and dividing it among them, for `t` pairs of a law and m.
+    """Tables that accept the sum of m cells and divide it among the cells, for `t` pairs of a law and m.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class Aggregates(NamedTuple):
 
 @njit(cache=True)
 def draw_free(tape, notes, state, plan, steps, aggregates, scratch, out, done):
-    """Draw vectors of the lattice by rejection on the free cells, given the laws of single cells."""
+    """Draw lattice vectors by rejection on free cells, which are proposed from laws of single cells."""
     while done < out.shape[0]:
         v = out[done]
         state[START] = state[POSITION]
@@ -211,7 +211,7 @@ def draw_free(tape, notes, state, plan, steps, aggregates, scratch, out, done):
 
 @njit(cache=True)
 def draw_in_basis(tape, notes, state, plan, steps, coins, out, done):
-    """Draw vectors by coordinates in a basis, with rejection."""
+    """Draw lattice vectors by rejection, from independent coordinates in a basis."""
     while done < out.shape[0]:
         v = out[done]
         state[START] = state[POSITION]
@@ -227,7 +227,7 @@ def draw_in_basis(tape, notes, state, plan, steps, coins, out, done):
 
 @njit(cache=True)
 def _try_in_basis(tape, notes, state, plan, steps, coins, v):
-    """Propose a vector; return True if it is accepted or random words run out."""
+    """Propose a lattice vector; return True if it is accepted or random words run out."""
     v[:] = 0
     over = 0
     for j in range(plan.rates.size):
@@ -242,7 +242,7 @@ def _try_in_basis(tape, notes, state, plan, steps, coins, v):
 
 @njit(cache=True)
 def _try(tape, notes, state, plan, steps, aggregates, v):
-    """Propose a vector, with each aggregate's sum in its first cell; return True if it is accepted or random words run out."""
+    """Propose a lattice vector with each aggregate's sum in its first cell; return True if it is accepted."""
     for cell in plan.free:
         v[cell] = invert(tape, notes, state, steps, plan.laws[cell])
     accepted = True

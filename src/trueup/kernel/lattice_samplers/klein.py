@@ -39,7 +39,7 @@ class KleinWalk(NamedTuple):
 
     @classmethod
     def of(cls, basis: NDArray[np.int64]) -> KleinWalk:
-        """Orthogonalise a basis `(d, n)`."""
+        """Return the walk of a basis `(d, n)`, with its Gram-Schmidt form."""
         triangle = np.asarray(np.linalg.qr(basis.T.astype(np.float64), mode="r")).T
         norms = np.abs(np.diag(triangle))
         return cls(np.ascontiguousarray(basis), np.ascontiguousarray(triangle / np.diag(triangle)), norms)
@@ -131,7 +131,7 @@ def draw_l2_laplaces(tape, notes, state, walk, epsilon, mixture, out, done):
 
 @njit(cache=True)
 def _variance(tape, state, mixture, d, epsilon, below):
-    """Propose the variance t below or above the split point."""
+    """Propose a variance t of the mixture, below or above the split point."""
     if below:
         return mixture.split * _uniform(tape, state) ** 2
     t = 0.0
@@ -225,7 +225,7 @@ def gaussian(tape, state, spread, centre):
 
 @njit(cache=True)
 def _by_inversion(tape, state, spread, offset):
-    """Draw an integer by inversion, in the order 0, 1, -1, 2, -2, ..."""
+    """Draw an integer near `offset` by inversion, in the order 0, 1, -1, 2, -2, ..."""
     left = _uniform(tape, state) * rho(spread, offset)
     for k in range(64):
         z = (k + 1) // 2 if k % 2 else -(k // 2)
@@ -237,7 +237,7 @@ def _by_inversion(tape, state, spread, offset):
 
 @njit(cache=True)
 def _walk(tape, state, walk, sigma, coefficients, relative):
-    """Draw lattice coefficients one by one; return the log of the product of their normalising sums `rho(s_i, c_i)`."""
+    """Draw lattice coefficients in turn; return the log of the product of their normalising sums."""
     total = 0.0
     for i in range(len(walk.norms) - 1, -1, -1):
         centre = 0.0

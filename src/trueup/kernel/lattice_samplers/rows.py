@@ -143,7 +143,7 @@ def _cell(tape, notes, state, law, k, left):
 
 @njit(cache=True)
 def _begin(tape, notes, state, law, stage, k, left, asked):
-    """Return True with probability `r_k / M_k`, that is, if a row may begin."""
+    """Return True with probability `r_k / M_k`, the probability that the rejection sampler accepts a row."""
     u, limit = word(tape, state), law.limits[k - 1]
     low, high = u * UNIT * (1 - 8 * HALF_ULP) * limit, (u + 1.0) * UNIT * (1 + 8 * HALF_ULP) * limit
     for part in (4, 1):
@@ -158,7 +158,7 @@ def _begin(tape, notes, state, law, stage, k, left, asked):
 
 @njit(cache=True)
 def chance_bounds(law, k, left, beyond, farthest):
-    """Bound `r_k(left)`, the probability that the cells of a row sum to zero, on both sides.
+    """Return lower and upper bounds on `r_k(left)`, the probability that the cells of a row sum to zero.
 
     Columns are taken together in two halves, each cut off at `farthest`. Every factor and every sum is positive, so each
     rounding costs a relative 2^-53, and `slack` bounds all of them; what was cut off is what the laws' masses lack.
@@ -176,7 +176,7 @@ def chance_bounds(law, k, left, beyond, farthest):
 
 @njit(cache=True)
 def _sum_masses(law, k, left, beyond, far):
-    """Return the masses of the sum of several columns' cells, from `-far` to `far`."""
+    """Return the masses from `-far` to `far` of the sum of several columns' cells."""
     total, new = np.zeros(2 * far + 1), np.zeros(2 * far + 1)
     total[far] = 1.0
     low = high = far

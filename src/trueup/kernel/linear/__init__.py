@@ -46,7 +46,7 @@ class Fit:
         return Fit(self.matrix, self.values - self.matrix @ origin, self.weights)
 
     def relative(self) -> Fit:
-        """Return the fit with its smallest weight scaled to 1, because solvers' tolerances are absolute.
+        """Return the fit with smallest weight 1, because the tolerances of solvers are absolute.
 
         Examples
         --------
@@ -68,7 +68,7 @@ RELATIVE_LOSS_TOLERANCE = (
 
 @dataclass(frozen=True)
 class FitLoss:
-    """Convex losses `square (d - at)^2 + absolute |d|` of deviations d (q,), with nonnegative weights (q,).
+    """Convex losses `square (d - at)^2 + absolute |d|` of the deviations d (q,) of a fit.
 
     Differences of values are formulas of their own: squares of deviations of a billion leave no digits for them.
     """
@@ -79,12 +79,12 @@ class FitLoss:
 
     @classmethod
     def squares(cls, weights: np.ndarray, at: np.ndarray | float = 0.0) -> FitLoss:
-        """Return the loss that is a weighted square of each deviation's distance from `at`."""
+        """Return the loss with a weighted square of each deviation's distance from `at`."""
         return cls(weights, np.zeros(weights.size), np.broadcast_to(at, weights.size).astype(float))
 
     @classmethod
     def absolutes(cls, weights: np.ndarray) -> FitLoss:
-        """Return the loss that is a weighted absolute value of each deviation."""
+        """Return the loss with a weighted absolute value of each deviation."""
         return cls(np.zeros(weights.size), weights, np.zeros(weights.size))
 
     def total(self, d: np.ndarray) -> float:
@@ -99,7 +99,7 @@ class FitLoss:
 
 @dataclass(frozen=True)
 class SecantModel:
-    """Piecewise linear models of a loss (q,); secant k of deviation `row[k]` passes through `at[k]` and `at[k] + 1`.
+    """Piecewise linear models of convex losses (q,), made of secants over unit steps.
 
     Its values are relative to those of the loss at `origin`.
     """
@@ -118,11 +118,14 @@ class SecantModel:
 
     @property
     def least(self) -> float:
-        """Return the loss at the origin, to which all values are relative."""
+        """Return the value of the losses at the origin, to which all values of the model are relative."""
         return self.loss.total(self.origin)
 
     def refined(self, deviations: np.ndarray) -> SecantModel | None:
-        """Return the model with secants added to equal the loss at given deviations (q,); None if it equals it already."""
+        """Return the model with secants added, so that it equals the loss at given deviations (q,).
+
+        Return None if it equals the loss already.
+        """
         lines = self._value + self._slope * (deviations[self.row] - self.at)
         every = np.arange(self.origin.size)
         below = np.maximum.reduceat(lines, np.searchsorted(self.row, every))
@@ -171,7 +174,7 @@ def _distinct_points(row: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.nd
 
 @dataclass(frozen=True)
 class LinearPieces:
-    """Columns of a piecewise linear function of every deviation d: `d = anchor - left + sum of the others`.
+    """Columns of a linear program that express a piecewise linear function of every deviation.
 
     Pieces that reach down to minus infinity have a column of their own that counts downwards.
     """
@@ -184,7 +187,7 @@ class LinearPieces:
     height: np.ndarray  # (q,) the function there
 
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return row, sign, cost and length of every column."""
+        """Return the row, sign, cost and length of every column."""
         down, up = np.isinf(self.start), np.isfinite(self.start)
         alone = down & np.isinf(self.end)  # a straight line goes both ways
         row = np.concatenate([self.row[down], self.row[up], self.row[alone]])
@@ -207,7 +210,7 @@ def least_squares_bound(
     multipliers: np.ndarray,
     most: float,
 ) -> float:
-    """Return a lower bound of weighted squares over a polyhedron, or `most` if that is less.
+    """Return a lower bound on the weighted squares over a polyhedron; at most `most`.
 
     Parameters
     ----------

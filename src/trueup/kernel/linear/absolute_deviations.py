@@ -112,7 +112,10 @@ def _absolute_optima(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tu
 
 
 def _priced(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray, answer, below, above, most: float) -> float:
-    """Return the lower bound that a linear program's dual values prove; dual values of the wrong sign count as 0."""
+    """Return the lower bound that the dual values of a linear program prove.
+
+    Dual values of the wrong sign count as 0.
+    """
     m = polyhedron.sums.size
     multipliers = -np.concatenate([answer.eqlin.marginals[:m], np.zeros(polyhedron.lower.size)])
     multipliers[m:][above] = np.maximum(-answer.ineqlin.marginals[: above.sum()], 0.0)
@@ -168,7 +171,7 @@ class Region(NamedTuple):
 
 
 def feasible_point(region: Region) -> tuple[Reals | None, list[int]]:
-    """Return a point inside a region, at distance up to one unit, or None with a conflict.
+    """Return a point inside a region, up to one unit from every inequality; or None with a minimal conflict.
 
     Returns
     -------

@@ -58,7 +58,7 @@ class FaceOptimum:
 
 @dataclass(frozen=True)
 class _Face:
-    """The optimum with some rows at a limit (lower -1, upper 1), and the dual values of measurements (q,) and rows."""
+    """The optimum on a face of the polyhedron, with the dual values of measurements (q,) and rows."""
 
     side: np.ndarray
     x: np.ndarray
@@ -68,7 +68,7 @@ class _Face:
 
 @dataclass(frozen=True)
 class _Limits:
-    """All limits as rows: those of the polyhedron, then the counts that must not be negative."""
+    """All limits of a polyhedron as rows, including those of counts that must not be negative."""
 
     rows: scipy.sparse.csr_array
     lower: np.ndarray
@@ -91,7 +91,7 @@ class _Limits:
         return _Limits(self.rows, self.lower - held, self.upper - held)
 
     def excess(self, x: np.ndarray, slack: float = 0.0) -> np.ndarray:
-        """Return the amount (counts) by which each row exceeds its upper or falls below its lower limit, less a slack."""
+        """Return each row's violation (counts) of its limits beyond a slack, negative if below."""
         value = self.rows @ x
         return np.maximum(value - self.upper - slack, 0.0) - np.maximum(self.lower - slack - value, 0.0)
 
@@ -176,7 +176,7 @@ def optimum_near(
 
 
 def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarray) -> FaceOptimum | None:
-    """Return the optimum if the search from some active rows finds it; else None."""
+    """Return the optimum if the search from a given set of active rows finds it; else None."""
     for _ in range(ORIGINS):
         moved, rest = limits.around(origin), fit.around(origin)
         face = _search_optimal_face(moved, rest, side, most=side.size)
@@ -227,7 +227,10 @@ def _worst(chosen: np.ndarray, amount: np.ndarray, most: int) -> np.ndarray:
 def _on_face(
     fit: Fit, rows: scipy.sparse.csr_array, limits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return the least-squares point on `rows x = limits`, with its dual values; None if there is no solution."""
+    """Return the least-squares point on the face `rows x = limits`, with its dual values.
+
+    Return None if there is no solution.
+    """
     n, q, m = rows.shape[1], fit.values.size, limits.size
     variance = scipy.sparse.diags_array(1 / fit.weights)
     system = scipy.sparse.block_array(

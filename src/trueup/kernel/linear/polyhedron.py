@@ -85,17 +85,17 @@ class Polyhedron:
 
     @property
     def matrix(self) -> scipy.sparse.csr_array:
-        """Return all rows, equalities first."""
+        """Return the matrix of all rows, equalities first."""
         return scipy.sparse.csr_array(scipy.sparse.vstack([self.equal, self.ranged], format="csr"))
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return lower and upper bounds of all rows."""
+        """Return the lower and upper bounds of all rows."""
         return np.concatenate([self.sums, self.lower]), np.concatenate([self.sums, self.upper])
 
     @property
     def scale(self) -> float:
-        """Return the size of the right-hand sides, at least one count."""
+        """Return the size of the largest right-hand side (counts), at least 1."""
         ends = np.abs(np.concatenate(self.bounds))
         return max(1.0, float(ends[np.isfinite(ends)].max(initial=0.0)))
 
@@ -111,7 +111,7 @@ class Polyhedron:
         return largest([negative, self.violations(x).max(initial=0.0)])
 
     def of_rows(self, keep: Sequence[int] | np.ndarray) -> Polyhedron:
-        """Return the polyhedron with some of the rows only."""
+        """Return the polyhedron with only some of its rows."""
         keep, m = np.asarray(keep, int), self.sums.size
         one, two = keep[keep < m], keep[keep >= m] - m
         return Polyhedron(
@@ -138,7 +138,7 @@ class Polyhedron:
         )
 
     def merged(self) -> Polyhedron:
-        """Return the polyhedron with equal cells merged into their sum, which is empty if and only if this one is.
+        """Return a polyhedron in which equal cells are merged; it is empty if and only if this one is.
 
         Examples
         --------
@@ -154,7 +154,7 @@ class Polyhedron:
         return replace(self, cells=first.size, equal=self.equal[:, first], ranged=self.ranged[:, first])
 
     def refuted(self, *, integer: bool = False) -> bool:
-        """Return True if it is proved that no point satisfies every row.
+        """Return True if it is proved that no point satisfies all rows of the polyhedron.
 
         Examples
         --------
@@ -193,7 +193,7 @@ class Polyhedron:
         return none and right > 0
 
     def feasible(self, *, integer: bool = False, presolve: bool = True) -> bool:
-        """Return True if a point is found that satisfies every row."""
+        """Return True if a point is found that satisfies all rows of the polyhedron."""
         if integer:
             low, high = self.bounds
             rows = [between(self.matrix, low, high)] if self.rows else []
@@ -272,7 +272,7 @@ class Polyhedron:
         )
 
     def _first_part(self, rows: np.ndarray) -> np.ndarray:
-        """Return the first connected component of contradictory rows that is contradictory by itself."""
+        """Return the first connected component of the rows that is contradictory by itself, or all rows."""
         shared = self.matrix[rows] != 0
         _, part = scipy.sparse.csgraph.connected_components(shared.astype(int) @ shared.T.astype(int))
         parts = (rows[part == p] for p in range(part.max() + 1))

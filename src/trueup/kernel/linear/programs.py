@@ -119,7 +119,7 @@ def _unproved(polyhedron: Polyhedron, fit: Fit, near: np.ndarray, ended: bool) -
 
 
 def rank_of(answer: Answer) -> tuple:
-    """Return a result's rank: first solved ones, then proved ones, then the nearest."""
+    """Return a key that sorts answers: solved ones first, then proved ones, then by objective."""
     return answer.status is not Status.SOLVED, answer.gap is None, answer.objective
 
 
@@ -130,7 +130,7 @@ def near_least_squares(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> 
 
 
 def _by(solve, polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tuple[np.ndarray, float, bool]:
-    """Return the point (n,) of an interior-point solver, and whether it reports success.
+    """Return the point (n,) that an interior-point solver finds, and True if the solver reports success.
 
     It looks for the change of an origin (n,), in units of what the origin misses: from a point that it found before it
     gains the digits that counts much larger than their noise take.
@@ -183,7 +183,7 @@ def _extra(module: str):
 
 
 def _interior_points(variables: int) -> tuple:
-    """Return the interior-point solvers, the one that suits the size first."""
+    """Return the interior-point solvers, beginning with the one that suits the number of variables."""
     return (_by_piqp, _by_clarabel) if variables <= PIQP_VARIABLES else (_by_clarabel, _by_piqp)
 
 

@@ -49,7 +49,7 @@ class SeparableOptimum(NamedTuple):
 
 @dataclass(frozen=True)
 class _Dual:
-    """The program for changes from an origin: y, w, low, high (n,), A (m, n), b (m,)."""
+    """The least-squares program of a change of counts, under equalities and bounds on single counts."""
 
     y: np.ndarray
     w: np.ndarray
@@ -65,7 +65,7 @@ class _Dual:
         return float(0.5 * self.w @ (x - self.y) ** 2 + prices @ gap)
 
     def step(self, x: np.ndarray, gap: np.ndarray) -> np.ndarray | None:
-        """Return the Newton step (m,); None if its matrix is too large or not positive definite."""
+        """Return the Newton step (m,), or None if its matrix is too large or not positive definite."""
         scale = np.where((x > self.low) & (x < self.high), 1 / np.sqrt(self.w), 0.0)
         if isinstance(self.matrix, np.ndarray):
             rows = self.matrix * scale
@@ -104,7 +104,7 @@ def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | No
 
 
 def _measured_alone(fit: Fit) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return each count's measured value and weight; None unless every count is measured exactly once by itself."""
+    """Return each count's measured value and weight, or None unless each is measured once by itself."""
     matrix = fit.matrix
     q, n = matrix.shape
     if (
@@ -121,7 +121,7 @@ def _measured_alone(fit: Fit) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _box(polyhedron: Polyhedron) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return bounds (n,), (n,) of every count; None if some row limits several counts."""
+    """Return lower and upper bounds (n,) of every count, or None if some row limits several counts."""
     ranged, n = polyhedron.ranged, polyhedron.cells
     low, high = np.full(n, 0.0 if polyhedron.nonnegative else -np.inf), np.full(n, np.inf)
     if not (np.diff(ranged.indptr) == 1).all() or not ranged.data.all():
@@ -161,7 +161,7 @@ def _ascend(dual: _Dual) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _solved(matrix: Any, right: np.ndarray) -> np.ndarray | None:
-    """Solve a linear system with a positive semidefinite matrix, by factors of a regularised one.
+    """Return the solution of a positive semidefinite linear system, by factors of a regularised one.
 
     None where it is too large, zero, or not positive.
     """
@@ -185,7 +185,7 @@ def _by_full(matrix: Any, shift: float) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _by_thin(matrix: Any, shift: float) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the solver of a symmetric matrix with a shifted diagonal; rows and columns are permuted alike."""
+    """Return the solver of a symmetric matrix with a constant added to its diagonal."""
     whole = scipy.sparse.csc_matrix(matrix + shift * scipy.sparse.eye_array(matrix.shape[0]))
     alike = {"SymmetricMode": True}
     return scipy.sparse.linalg.splu(

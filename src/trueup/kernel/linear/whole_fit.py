@@ -100,7 +100,7 @@ def _slack(most: float) -> float:
 
 
 def _solve_model(polyhedron, fit, models, base, offset, limit, seconds):
-    """Return the best change (n,) under the models, the proved bound, and whether the search was completed."""
+    """Return the best change (n,) under the models, its bound, and True if the search was completed."""
     if seconds <= 0:
         return None, -np.inf, False
     n, q = base.size, fit.values.size

@@ -36,7 +36,7 @@ LINE_TOLERANCE = 0.01  # how far a sweep solves a line, relative to its first ga
 
 @dataclass(frozen=True)
 class Projection:
-    """A projected table with its residual and status.
+    """A table projected onto given margins, with its residual and status.
 
     `residual` is the largest absolute gap in a margin (counts), recomputed from the table; `iterations` counts Newton
     steps. `nearest` is False where margins were settled before the cells, so that another table may be nearer.
@@ -50,7 +50,7 @@ class Projection:
 
 
 def margin_of(table: np.ndarray, margin: Margin) -> np.ndarray:
-    """Sum a table over the axes that a margin does not keep.
+    """Sum a table over all axes that do not belong to a margin.
 
     Examples
     --------
@@ -94,13 +94,13 @@ def inconsistent(
 
 
 def residual(table: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.ndarray]) -> float:
-    """Return the largest absolute gap between a table's margins and the prescribed ones (counts)."""
+    """Return the largest absolute difference (counts) between a table's margins and the prescribed ones."""
     gaps = [np.abs(margin_of(table, m) - b).max(initial=0) for m, b in zip(margins, sums, strict=True)]
     return largest(gaps)
 
 
 def equality(y: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the nearest table with given consistent margins, for equal variances, in one pass.
+    """Return the table nearest to `y` with given consistent margins, if all cells have equal variances.
 
     Program P of Zhu, Van Hentenryck & Fioretto (2021) on tables.
 
@@ -126,7 +126,7 @@ def nearest(
     nonnegative: bool = True,
     tolerance: float = TOLERANCE,
 ) -> Projection:
-    """Return the nearest table with given margins, weighted, and nonnegative by default.
+    """Return the table nearest to `y` with given margins, in weighted squares; nonnegative by default.
 
     Program P+ (and P) of Zhu, Van Hentenryck & Fioretto (2021) on tables of any number of axes.
 
@@ -171,7 +171,7 @@ def _scale(sums: Sequence[np.ndarray]) -> float:
 
 
 class _Dual:
-    """The multipliers of the margins as one vector, with the table that they give."""
+    """The dual program of a projection: its multipliers as one vector, and the table that they give."""
 
     def __init__(self, y, v, margins, sums, nonnegative):
         self.y, self.v, self.margins, self.sums, self.nonnegative = y, v, margins, sums, nonnegative
@@ -202,7 +202,7 @@ class _Dual:
         return np.concatenate([b.ravel() for b in self.sums]) - self.margins_of(x)
 
     def objective(self, u: np.ndarray, x: np.ndarray) -> float:
-        """Return the concave dual, to be maximised."""
+        """Return the value of the concave dual program, which is maximised."""
         quadratic = 0.5 * np.vdot(x * x, self.inverse) if self.nonnegative else self._quadratic(x)
         return float(
             sum(np.vdot(b, part) for b, part in zip(self.sums, self.split(u), strict=True)) - quadratic
@@ -228,7 +228,7 @@ class _Dual:
         return Projection(x, _status(worst, self.sums, tolerance), worst, steps)
 
     def ascend_margins(self, u: np.ndarray) -> np.ndarray:
-        """Solve each margin's equations once, with the other multipliers fixed (coordinate ascent)."""
+        """Maximise the dual by one step of coordinate ascent over the margins."""
         u = u.copy()
         for part, margin, b in zip(self.split(u), self.margins, self.sums, strict=True):
             others = self.lifted(u) - broadcast_margin(part, margin, self.y.ndim)
@@ -236,7 +236,7 @@ class _Dual:
         return u
 
     def _solve_lines(self, part: np.ndarray, others: np.ndarray, margin: Margin, b: np.ndarray) -> None:
-        """Solve the increasing piecewise linear equations `margin of x(u) = b` by Newton's method, all lines together."""
+        """Solve the piecewise linear equations `margin of x(u) = b` by Newton's method."""
         base, goal = self.y + self.v * others, 0.0
         for _ in range(LINE_STEPS):
             x = base + self.v * broadcast_margin(part, margin, base.ndim)
@@ -253,7 +253,7 @@ class _Dual:
                 return
 
     def _reopen(self, base: np.ndarray, part: np.ndarray, margin: Margin) -> np.ndarray:
-        """Return the increase of the multiplier of every line without a positive cell that makes one cell positive."""
+        """Return by how much each multiplier must rise until its line has a positive cell, else 0."""
         price = np.where(self.v > 0, -base * self.inverse, np.inf)
         dropped = tuple(i for i in range(base.ndim) if i not in margin)
         rise = price.min(axis=dropped) - part
@@ -272,7 +272,7 @@ class _Dual:
         return u
 
     def _conjugate_gradients(self, slope: np.ndarray, gap: np.ndarray) -> np.ndarray:
-        """Solve `margins of (slope * lift(d)) = gap` by conjugate gradients, with a regularised diagonal preconditioner."""
+        """Solve `margins of (slope * lift(d)) = gap` by preconditioned conjugate gradients."""
         diagonal = self.margins_of(slope)
         floor = 1e-10 * max(float(diagonal.max()), 1e-300)
         diagonal = diagonal + floor

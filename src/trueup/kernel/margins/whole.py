@@ -81,7 +81,7 @@ def whole_table(
 
 
 def _transported(x, margins, given, rng, open_cells) -> Answer:
-    """Return the nearest whole-number table with one or two margins, by a transportation problem for each shared group."""
+    """Return the nearest whole-number table with one or two margins, by transportation problems."""
     one, two = margins[0], margins[-1]
     shared = tuple(a for a in one if a in two) if len(margins) == 2 else ()
     down = tuple(a for a in one if a not in shared)
@@ -127,7 +127,7 @@ def _exact(x, margins, sums, seconds: float, open_cells) -> Answer:
 
 
 def holding_margins(polyhedron: Polyhedron, held: np.ndarray, counts: np.ndarray) -> Polyhedron:
-    """Return the polyhedron with some cells (n,) fixed at given counts (n,).
+    """Return the polyhedron with some of its cells fixed at given counts.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def holding_margins(polyhedron: Polyhedron, held: np.ndarray, counts: np.ndarray
 
 
 def nearest_whole_table(x, margins, sums, seconds: float, rng: np.random.Generator, open_cells) -> Answer:
-    """Find a whole-number table near x, by multipliers and message passing, or else by an integer program."""
+    """Find a whole-number table near x with given margins, by message passing or else an integer program."""
     raised = 0 if x.min() >= 0 else SHIFT_COUNTS - int(np.floor(x.min()))  # the same table, far from zero
     x, sums = x + raised, [b + raised * (x.size // b.size) for b in sums]
     may = np.ones(x.shape, bool) if open_cells is None else open_cells
@@ -168,7 +168,7 @@ def _tried(units: Units, rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def completed_tables(units: Units, margins, sums, seconds: float) -> list[np.ndarray]:
-    """Return whole-number tables from integer programs that decide only the units nearest to a tie."""
+    """Return whole-number tables from integer programs that decide only the cells nearest to a tie."""
     order, decided = np.argsort(np.abs(units.costs), kind="stable"), units.costs < 0
     polyhedron = margins_polyhedron(units.settled.shape, margins, sums)
     for fraction in NEIGHBOURHOODS:
@@ -190,7 +190,7 @@ def completed_tables(units: Units, margins, sums, seconds: float) -> list[np.nda
 
 
 def margins_polyhedron(shape: tuple[int, ...], margins, sums, *, nonnegative: bool = True) -> Polyhedron:
-    """Return fixed margins of a table as equalities, margin by margin.
+    """Return the polyhedron of tables with given margins, one equality for each sum.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Whole-number tables near a table of real numbers with given margins, and a proved bound on their distance.
+"""Whole-number tables with given margins near a table of real numbers, and bounds on their distance.
 
 **Prices.** Give every line (the cells that one entry of a margin sums) a price `u`. For all whole tables `t >= 0` with
 the margins `s`, with `P` the sum of a cell's prices,
@@ -45,14 +45,14 @@ JITTER = 0.01  # of reduced costs: makes restarts differ and breaks ties
 
 @dataclass(frozen=True)
 class Lines:
-    """The sums that a margin prescribes, each with its members: sum l has `members[ptr[l]:ptr[l + 1]]`."""
+    """The sums that margins prescribe, each with the cells that it adds up."""
 
     members: np.ndarray  # (members x margins,) int64
     ptr: np.ndarray  # (lines + 1,)
 
     @classmethod
     def of(cls, shape: tuple[int, ...], margins: Sequence[Margin], cells: np.ndarray) -> Lines:
-        """Return all prescribed sums, with the positions in `cells` (row-major) of their members.
+        """Return all prescribed sums, with the positions in `cells` (row-major) of the cells of each sum.
 
         Examples
         --------
@@ -74,7 +74,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class PricedTable:
-    """A real table `x + P / 2` at multipliers P, and the lower bound on the squared distance that these prove."""
+    """The real table at given multipliers, and the lower bound on the squared distance that they prove."""
 
     table: np.ndarray
     bound: float
@@ -138,7 +138,7 @@ def _ascend(y, members, ptr, needs, prices, temperature):
 
 @njit(cache=True)
 def _clearing(y, mine, need, temperature):
-    """Return the shift of the cells of one sum at which they add up to `need`, by Newton's method."""
+    """Return the shift of the cells of one sum at which their smoothed roundings add up to `need`."""
     low, high, shift = -np.inf, np.inf, 0.0
     for _ in range(LINE_STEPS):
         excess, slope = -need, 0.0
@@ -171,7 +171,7 @@ def _staircase(y, temperature):
 
 @dataclass(frozen=True)
 class Units:
-    """The units that are still to be placed, their reduced costs, and the number that each sum still needs."""
+    """The units that are not yet placed, their reduced costs, and the number that each sum still needs."""
 
     settled: np.ndarray  # the table without them
     cells: np.ndarray  # (n,) flat
@@ -183,7 +183,7 @@ class Units:
     def near(
         cls, at: PricedTable, margins: Sequence[Margin], sums: Sequence[np.ndarray], open_cells: np.ndarray
     ) -> Units:
-        """Return the choice between the two candidate counts of every cell; cells far from a tie are fixed."""
+        """Return the units to be placed near ties; every cell far from a tie is rounded."""
         y, may = at.table.ravel(), open_cells.ravel()
         best = np.rint(y).astype(np.int64)
         settled = np.where(may, np.maximum(best - 1, 0), best)
@@ -199,7 +199,7 @@ class Units:
         return cls(table, cells, costs, lines, np.rint(needs).astype(np.int64))
 
     def chosen(self, rng: np.random.Generator) -> np.ndarray | None:
-        """Return a near-optimal choice of units (n,) that satisfies every sum, or None; the generator breaks ties."""
+        """Return a near-optimal random choice of units (n,) that satisfies every sum, or None."""
         costs = self.costs + JITTER * rng.standard_normal(self.costs.size)
         met = _settle(costs, self.lines.members, self.lines.ptr, self.needs)
         return costs < 0.0 if met else None
@@ -234,7 +234,7 @@ def _settle(beliefs, members, ptr, needs):
 
 @njit(cache=True)
 def _around(incoming, need):
-    """Return the largest of the `need` smallest values, and the smallest of the others."""
+    """Return the largest of the `need` smallest values, and the smallest of all other values."""
     if need <= 0:
         return -MAX_MESSAGE, -MAX_MESSAGE
     if need >= incoming.size:

@@ -37,7 +37,7 @@ NOTHING = -45.0
 
 @njit(cache=True, _nrt=False)
 def log_ratio(low, alpha, total):
-    """Return the log of `w(x; alpha) / w(x; total)` at the count `low`; 0 for counts of 0 or less."""
+    """Return the log of `w(x; alpha) / w(x; total)` at a count x, or 0 if the count is 0 or less."""
     if low <= 0:
         return 0.0
     if low < 64:  # a running product is exact to rounding; differences of large log-gammas are not
@@ -54,7 +54,7 @@ def log_ratio(low, alpha, total):
 
 @njit(cache=True, _nrt=False)
 def add_split(out, low, alpha, total):
-    """Add the log factor of a split at the counts `low, low + 1, ...` to `out`; nothing is added at negative counts."""
+    """Add the log factor of a split at the counts from `low` on to `out`, unless they are negative."""
     log = log_ratio(low, alpha, total)
     for i in range(max(-low, 0), len(out)):
         x = low + i
@@ -64,7 +64,7 @@ def add_split(out, low, alpha, total):
 
 @njit(cache=True, _nrt=False)
 def add_second_kind(out, low, a, b, log_odds):
-    """Add the log factor that a second kind of parts gives the counts `low, low + 1, ...` to `out`."""
+    """Add the log factor of splits with two kinds of parts at the counts from `low` on to `out`."""
     log = log_odds + log_ratio(low, b, a)
     for i in range(max(-low, 0), len(out)):
         if log < NOTHING:  # it falls
@@ -82,7 +82,7 @@ def log_one_plus(log):
 
 @njit(cache=True)
 def proper_splits(child_ptr, factors, floor, ceiling):
-    """Return a mask of the nodes whose parts are nonnegative and have parameters that sum to at most `total`."""
+    """Return a mask of the nodes whose parts are nonnegative and have parameters of sum at most `total`."""
     out = np.zeros(len(floor), np.bool_)
     for v in range(len(floor)):
         alpha, least = 0.0, 0
@@ -107,7 +107,7 @@ def digamma(x):
 
 @njit(cache=True)
 def _mean_rise(masses, offset, a):
-    """Return the mean of `psi(x + a) - psi(a)` over counts x, whose masses start at `offset`."""
+    """Return the posterior mean of `psi(x + a) - psi(a)` for one count x with given masses."""
     rise = digamma(offset + a) - digamma(a) if offset > 0 else 0.0
     mean = 0.0
     for i in range(len(masses)):
@@ -142,7 +142,7 @@ Integers = NDArray[np.int64]
 
 
 class PairPlan(NamedTuple):
-    """A tree whose families are split into pairs: `n` nodes, then auxiliary nodes for partial sums.
+    """A tree whose families are split into pairs, with auxiliary nodes for partial sums of children.
 
     `order` lists children before parents; `family[v]:family[v + 1]` are the auxiliary nodes of
     parent `v`, in the order they are summed.
@@ -217,7 +217,7 @@ def sums_below(plan, own):
 
 @njit(cache=True)
 def below_marked(plan, marked):
-    """Mark all nodes below marked ones."""
+    """Mark all nodes of the plan that lie below marked nodes."""
     out = np.zeros(len(marked), np.bool_)
     for place in range(len(plan.order) - 1, -1, -1):
         v = plan.order[place]

@@ -1,4 +1,4 @@
-"""Exact messages on trees in which every count has a known, narrow window.
+"""Exact messages on trees in which every count lies in a known, narrow window.
 
 Rounded, perturbed and suppressed values bound their counts on both sides, so no window need be cut. Each
 node's message is its factor times the convolution of its children's, taken one after the other; with the sums of the
@@ -27,7 +27,7 @@ Integers = NDArray[np.int64]
 
 
 class ClosedMessages(NamedTuple):
-    """Messages of `n` nodes up a tree.
+    """Messages up a tree of `n` nodes, on the known window of every node.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ STEEPEST, HALVINGS = 600.0, 60
 
 @njit(cache=True)
 def closed_work(child_ptr, low, high):
-    """Return the number of multiplications of one pass, and the largest number of sums stored together."""
+    """Return the number of multiplications of one pass, and of the entries stored together at most."""
     work, most = 0.0, 0.0
     for v in range(len(low)):
         width, held = 0.0, 0.0
@@ -65,7 +65,7 @@ def closed_work(child_ptr, low, high):
 
 
 def closed_up(child_ptr: Integers, factors: Factors, low: Integers, high: Integers) -> ClosedMessages:
-    """Return the messages of all nodes of a tree in level order, on nonempty windows `low..high`.
+    """Return the messages of all nodes of a tree, each on its own nonempty window `low..high`.
 
     Examples
     --------
@@ -101,14 +101,14 @@ def _up(child_ptr, factors, low, start, masses):
 
 @njit(cache=True)
 def _exponents(log, top, own):
-    """Write the exponentials of logs minus the largest one."""
+    """Write the exponentials of logs, relative to the largest log, to `own`."""
     for i in range(len(own)):
         own[i] = np.exp(log[i] - top)
 
 
 @njit(cache=True)
 def _times_sum(child_ptr, low, start, masses, v, own, slope):
-    """Multiply `own` by the masses of the sum of a node's children, and undo their tilt, up to a constant."""
+    """Multiply `own` by the masses of the sum of a node's children, and undo the tilt of these masses."""
     first, last = child_ptr[v], child_ptr[v + 1]
     total, bottom = masses[start[first] : start[first + 1]].copy(), low[first]
     for c in range(first + 1, last):
@@ -139,7 +139,7 @@ def _tilt(child_ptr, low, start, masses, v):
 
 @njit(cache=True)
 def _tilted(message, slope):
-    """Return a message times exp(slope count), of sum 1."""
+    """Return a message times `exp(slope count)`, scaled to the sum 1."""
     log = np.log(message) + slope * np.arange(len(message))
     found = np.exp(log - log.max())
     return found / found.sum()
@@ -166,7 +166,7 @@ def _forward(child_ptr, low, start, masses, v):
 
 @njit(cache=True)
 def closed_marginals(child_ptr, low, start, masses, roots):
-    """Return the marginal masses of every node, given those of the roots, in the layout of the messages."""
+    """Return the marginal masses of every node in the layout of the messages, given those of the roots."""
     out = np.zeros(len(masses))
     out[: len(roots)] = roots
     for v in range(len(low)):

@@ -35,7 +35,7 @@ ROUNDED, TERM_BY_TERM = 1e-11, 1 << 30
 
 @njit(cache=True)
 def given_to_parts(tilted, v, messages, down):
-    """Return the message that node `v` passes to its parts, which combines its own factor with all nodes outside its subtree."""
+    """Return what node `v` passes to its parts: its own factor times the message from outside its subtree."""
     if v >= len(tilted.low) or not tilted.informs[v]:
         return down
     masses = messages.masses[v]
@@ -89,7 +89,7 @@ def window_sizes(masses, n):
 
 @njit(cache=True)
 def products(masses, offset, down, first, last):
-    """Return the marginals of consecutive nodes in one array: starts, offsets, masses.
+    """Return the marginals of consecutive nodes in one array, with their starts and first counts.
 
     Steep tilts make a message vanish where what is above overflows. Products sum to 1, so what such counts lack is known: they
     are taken as 0 if that is next to nothing; else the marginal is not-a-number.
@@ -111,7 +111,7 @@ def products(masses, offset, down, first, last):
 def downward(
     plan: PairPlan, tilted: Tilted, messages: Messages, roots: Sequence[Reals] = (), direct: int = DIRECT
 ) -> tuple[List, float]:
-    """Return, for every node, the message from all nodes outside its subtree, on the node's window.
+    """Return, for every node, the message from all nodes outside its subtree.
 
     Also a bound on the mass of any marginal that rounding of FFTs has moved; were it large, nothing is left to them. An FFT
     errs by at most `e` at every count; a node's message sums to 1, so its marginal errs by `e`, and those below it by no more,
@@ -145,7 +145,7 @@ def downward(
 
 @OVERFLOWING
 def _correlate_fast(weights: Reals, other: Reals, shift: int, size: int) -> Reals:
-    """Correlate arrays as `correlate` does, by fast Fourier transform."""
+    """Return the same as `correlate`, computed by fast Fourier transform."""
     full = fft_convolve(weights, other[::-1])  # entry i + shift + len(other) - 1 is out[i]
     at = np.arange(size) + shift + len(other) - 1
     inside = (at >= 0) & (at < len(full))
@@ -158,7 +158,7 @@ Exact = tuple[Integers, Integers, Reals]
 
 
 def mixed(parts: Sequence[Exact], weights: Reals) -> Exact:
-    """Return the weighted mean of several solutions' marginals; weights are `(parts,)` or `(parts, n)`.
+    """Return the weighted mean of the marginals of several solutions.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def _add(begin, low, out, start, offset, masses, weights):
 def mixed_above(
     offsets: Sequence[Integers], above: Sequence[Sequence[Reals]], weights: Reals, nodes: slice
 ) -> tuple[Integers, list[Reals]]:
-    """Return the weighted mean of several solutions' messages from above, for some nodes.
+    """Return, for some nodes, the weighted mean of the downward messages of several solutions.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ SPLITS_AT_ONCE = 1 << 20
 
 @njit(cache=True)
 def _split(one, other, total, out, uniforms, chosen):
-    """Draw the left part of a total for every draw in `chosen`, from one cumulative sum."""
+    """Draw the left part of one total for several draws, which share one cumulative sum."""
     first = max(0, total - len(other) + 1)
     last = min(len(one) - 1, total)
     running = np.empty(last - first + 1)
@@ -51,7 +51,7 @@ def _in_order(totals):
 
 @njit(cache=True)
 def _split_all(plan, v, messages, totals, rng):
-    """Draw both parts of node `v` for all draws; equal totals share one cumulative sum."""
+    """Draw both parts of node `v` in all draws, given its totals."""
     a, b = plan.left[v], plan.right[v]
     if b < 0:
         return totals.copy(), totals
@@ -87,7 +87,7 @@ def draw_root(messages, draws, rng):
 
 @njit(cache=True)
 def _draw_families(v, plan, messages, out, n, rng):
-    """Draw the children of `v` and of later nodes, until `SPLITS_AT_ONCE` are drawn; return the next node."""
+    """Draw the children of nodes from `v` on, up to a limit of work; return the next node."""
     work = 0
     while v < n and work < SPLITS_AT_ONCE:
         if plan.left[v] >= 0:
@@ -126,7 +126,7 @@ def draw_below(
 
 @njit(cache=True)
 def _best_split(one, other):
-    """Return the max-sum of two log tables and, for every total, its best left part."""
+    """Return the max-sum of two log tables, and the best left part of every total."""
     size = len(one) + len(other) - 1
     best, choice = np.full(size, -np.inf), np.zeros(size, np.int64)
     for i in range(len(one)):
@@ -139,7 +139,7 @@ def _best_split(one, other):
 
 @njit(cache=True)
 def narrow(offset, start, size, masses, cut):
-    """Return each window without the ends at which the marginal mass is below `cut`."""
+    """Return each window without those ends where the marginal mass is below `cut`."""
     low, high = offset.copy(), offset.copy()
     for v in range(len(offset)):
         first, last, _ = trim(masses[start[v] : start[v] + size[v]], cut)
@@ -150,7 +150,7 @@ def narrow(offset, start, size, masses, cut):
 
 @njit(cache=True)
 def best_counts(plan, tilted, n, low, high):
-    """Return a most probable vector of counts, by max-product messages up and choices down."""
+    """Return a most probable vector of counts, by max-product messages up the tree and choices down."""
     total = len(plan.left)
     logs, choices = List.empty_list(MASSES), List.empty_list(types.int64[::1])
     for _ in range(total):

@@ -72,7 +72,7 @@ def divisors(k, a, b, log_odds, low, size, derived):
 
 @njit(cache=True)
 def _run(k, a, b, log_odds, count, out, derived):
-    """Compute normalising terms from `count` (1 or more) on until they need another scale; return the number computed."""
+    """Compute normalising factors from `count` on until they need another scale; return how many."""
     total = k * a
     step = math.log((count + total) / (count + k * b))
     length = min(out.shape[1], max(1, np.int64(DRIFT / max(step, 1e-6))))
@@ -109,7 +109,7 @@ def _run(k, a, b, log_odds, count, out, derived):
 
 @njit(cache=True)
 def _log_terms(k, a, b, log_odds, count):
-    """Return the logs of the terms with `0, ..., k` parts of the first kind, over `w(count; k a)`."""
+    """Return the logs of the terms of `Z`, one for each number of parts of the first kind."""
     logs = np.empty(k + 1)
     choose = 0.0
     for j in range(k, -1, -1):
@@ -146,7 +146,7 @@ def with_divisors(factors: Factors, low: Integers, high: Integers) -> Factors:
 
 @njit(cache=True)
 def _overlapping(parts, low, high):
-    """Return the run of overlapping windows that each window belongs to, and the runs' ends."""
+    """Return the number of the merged window that contains each window, and the merged windows."""
     run = np.zeros(len(low), np.int64)
     first, last = low[:1].copy(), high[:1].copy()
     for i in range(1, len(low)):
@@ -160,7 +160,7 @@ def _overlapping(parts, low, high):
 
 @njit(cache=True)
 def kinds(factors, v):
-    """Return the number of a node's parts, their parameters, and the log odds of the second kind."""
+    """Return the number of a node's parts, the parameters of both kinds, and the log odds of the second."""
     k = factors.parts[v]
     return k, factors.total[v] / k, factors.second[v], factors.odds[v]
 
@@ -182,7 +182,7 @@ def mean_slopes(start, offset, masses, factors):
 
 @njit(cache=True)
 def _slopes_of_part(masses, offset, a, b, log_odds):
-    """Return the posterior means of the derivatives of the log of `w(x; a) + q w(x; b)`, for counts from `offset` on."""
+    """Return the posterior means of the derivatives of a part's log weight, `log(w(x; a) + q w(x; b))`."""
     out = np.zeros(3)
     log = log_odds + log_ratio(offset, b, a)
     by_a, by_b = digamma(offset + a) - digamma(a), digamma(offset + b) - digamma(b)

@@ -27,7 +27,7 @@ NORMAL_SDS = 12.0
 
 
 class Partition(NamedTuple):
-    """The cut of a tree of `n` nodes.
+    """The cut of a tree of `n` nodes into a top and parts.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Partition(NamedTuple):
 
 
 class Roots(NamedTuple):
-    """Messages of the roots of a part: normalised masses, and their first counts; see `Messages`."""
+    """Messages of the root nodes of a part of a tree: normalised masses, and their first counts."""
 
     masses: list[Reals]
     offset: Integers
@@ -80,7 +80,7 @@ def partition_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Parti
 
 
 def cut_at(child_ptr: Integers, level_ptr: Integers, level: int, most: int) -> Partition:
-    """Cut the tree below a level, whose nodes are the leaves of the top and the roots of the parts."""
+    """Cut the tree below a level, whose nodes are both leaves of the top and roots of the parts."""
     sizes = _subtrees(child_ptr, *level_ptr[level : level + 2])
     before = np.cumsum(sizes) - sizes
     starts = np.unique(before // most, return_index=True)[1]
@@ -90,7 +90,7 @@ def cut_at(child_ptr: Integers, level_ptr: Integers, level: int, most: int) -> P
 
 
 def subtrees(child_ptr: Integers, first: int, last: int) -> tuple[Integers, Integers]:
-    """Return all nodes below the roots `first:last`, in level order, and the `child_ptr` of the forest that they form."""
+    """Return all nodes below `first:last` in level order, and the `child_ptr` of their forest."""
     levels = [np.arange(*ends) for ends in _levels(child_ptr, np.array([first, last]))]
     nodes = np.concatenate(levels)
     children = child_ptr[nodes + 1] - child_ptr[nodes]  # of a part: never of all nodes for each part
@@ -98,7 +98,7 @@ def subtrees(child_ptr: Integers, first: int, last: int) -> tuple[Integers, Inte
 
 
 def top_of(child_ptr: Integers, cut: Partition) -> Integers:
-    """Return the `child_ptr` of the top tree."""
+    """Return the `child_ptr` of the top tree of a cut."""
     return np.minimum(child_ptr[: cut.top + 1], cut.top)
 
 
@@ -109,7 +109,7 @@ def take(tilted: Tilted, nodes: Integers) -> Tilted:
 
 
 def roots_of(solved: Solved, count: int) -> Roots:
-    """Return the messages of the first `count` nodes as messages of roots."""
+    """Return the messages of the first `count` nodes of a solved part."""
     messages = solved.messages
     lost = np.nan_to_num(np.minimum(messages.gone[:count], 0.0), nan=0.0, neginf=-np.inf)
     masses = [array_of(messages.masses, v) for v in range(count)]
@@ -124,7 +124,7 @@ def roots_of(solved: Solved, count: int) -> Roots:
 
 
 def mixed_roots(each: Sequence[Roots], log_weights: Reals) -> tuple[Roots, Reals]:
-    """Return the messages of `k` roots, each a mixture of components, and the logs `(k,)` of the total weights.
+    """Return mixtures of the messages of `k` roots over components, and the logs `(k,)` of total weights.
 
     `log_weights` `(components, k)` are those of the components, with the evidence of what is below. All have the same tilts.
     """
@@ -148,7 +148,7 @@ def mixed_roots(each: Sequence[Roots], log_weights: Reals) -> tuple[Roots, Reals
 
 
 def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
-    """Return the factors of a top tree, with the messages from below as the factors of its leaves."""
+    """Return the factors of a top tree, in which messages from the parts are factors of the leaves."""
     k = len(roots.masses)
     own, *fields = tilted
     sizes = [len(masses) for masses in roots.masses]
@@ -173,7 +173,7 @@ def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
 
 
 def with_messages(own: Factors, offset: Integers, sizes: Integers, masses: Reals) -> Factors:
-    """Return the factors with those of further nodes appended, which are given as masses from the counts `offset` on."""
+    """Return factors with further nodes appended, whose factors are given as masses from `offset` on."""
     k = len(offset)
     with np.errstate(divide="ignore"):
         log = np.append(own.log, np.log(masses))
@@ -191,7 +191,7 @@ def with_messages(own: Factors, offset: Integers, sizes: Integers, masses: Reals
 
 
 def with_normal(own: Factors, known: Subtrees) -> Factors:
-    """Return the factors of a top tree for finding tilts, with normal approximations as the factors of its leaves."""
+    """Return the factors of a top tree for finding tilts, with normal approximations at its leaves."""
     sd = np.sqrt(np.maximum(known.variance, NARROW))
     middle, reach = np.round(known.mean).astype(np.int64), np.ceil(NORMAL_SDS * sd).astype(np.int64) + 1
     low, high = np.maximum(middle - reach, known.low), np.minimum(middle + reach, known.high)
@@ -204,7 +204,7 @@ def with_normal(own: Factors, known: Subtrees) -> Factors:
 
 
 class Laid:
-    """Marginals of pieces of a tree, written into one array in the order of nodes.
+    """Marginals of the nodes of several parts of a tree, written into one array.
 
     `sizes` are those of their windows; those of the first piece are its own.
     """
@@ -217,7 +217,7 @@ class Laid:
         self.add(nodes, top)
 
     def add(self, nodes: Integers, piece: Exact) -> None:
-        """Write the marginals of some nodes to their place."""
+        """Write the marginals of some nodes to the places of these nodes."""
         start, offset, masses = piece
         self._offset[nodes] = offset[: len(nodes)]
         at = spread_messages(self._begin[nodes], self._sizes[nodes])
@@ -225,12 +225,12 @@ class Laid:
 
     @property
     def exact(self) -> Exact:
-        """Return the marginals of all nodes: starts, offsets, and masses end to end."""
+        """Return the marginals of all nodes: starts, first counts, and masses end to end."""
         return self._begin, self._offset, self._masses
 
 
 def spread_messages(start: Integers, sizes: Integers) -> Integers:
-    """Return the positions `start[i]:start[i] + sizes[i]` of all ranges in turn.
+    """Return the positions of all ranges `start[i]:start[i] + sizes[i]` in one array.
 
     Examples
     --------
@@ -242,7 +242,7 @@ def spread_messages(start: Integers, sizes: Integers) -> Integers:
 
 
 def _levels(child_ptr: Integers, edges: Integers) -> Iterator[Integers]:
-    """Yield the ends of runs of nodes, then of the runs of their children, and so on down."""
+    """Yield the ends of given runs of nodes, then those of their children, and so on down the tree."""
     while edges[0] < edges[-1]:
         yield edges
         edges = child_ptr[edges]

@@ -30,7 +30,7 @@ FALLING = 2.0
 
 
 class Factors(NamedTuple):
-    """Factors of `n` nodes: node `v` multiplies tables `ptr[v]:ptr[v + 1]` on `lower[v]..upper[v]`.
+    """Factors of the counts of `n` nodes: products of tables on windows `lower..upper`.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ def no_splits(n: int) -> tuple[Reals, Reals, Reals, Reals, Integers]:
 
 
 class Coded:
-    """Numbers of all nodes of a large tree, with few distinct values and a small code for each node.
+    """An array with few distinct values, stored as these values and a small code for each entry.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class Coded:
 
 
 def coded(numbers: NDArray | Coded) -> Any:
-    """Return numbers of many nodes as distinct values with codes, if these are few."""
+    """Return an array as distinct values with codes if there are few distinct values."""
     kept = isinstance(numbers, Coded) or len(numbers) < MANY_NODES
     if kept or len(values := np.unique(numbers)) > MOST_CODES:
         return numbers
@@ -113,13 +113,13 @@ def coded(numbers: NDArray | Coded) -> Any:
 
 
 def held(factors: Factors, splits: Sequence[Any]) -> Factors:
-    """Return the factors of a large tree, with every number and every field in `SPLIT` stored as codes."""
+    """Return the factors of a large tree with their numbers and parameters of splits stored as codes."""
     rows = {field: coded(getattr(factors, field)) for field in ("base", "table", "lower", "upper")}
     return factors._replace(**rows, **dict(zip(SPLIT, map(coded, splits))))
 
 
 def uncoded(factors: Factors) -> Factors:
-    """Return the factors as `reach_all` needs them: codes decoded, and no parameters of splits."""
+    """Return the factors with their codes decoded, and without parameters of splits."""
     rows = {field: np.asarray(getattr(factors, field)) for field in ("base", "table", "lower", "upper")}
     return factors._replace(**rows, **dict(zip(SPLIT, no_splits(0))))
 
@@ -147,7 +147,7 @@ def largest_tables(factors: Factors) -> Reals:
 
 @njit(cache=True)
 def log_factor(factors, node, low, size, slope):
-    """Return the log factor of a node at `low, ..., low + size - 1`, times `exp(slope count)`."""
+    """Return the log factor of a node at `size` counts from `low` on, plus `slope` times the count."""
     out = np.empty(size)
     _fill_factor(factors, node, low, slope, out)
     return out
@@ -265,7 +265,7 @@ def _add_correlations(out, x, other):
 
 @njit(cache=True, _nrt=False)
 def _add_four(out, weights, p, q, r, s):
-    """Add four rows with their weights to `out`, with one load and store for each entry.
+    """Add four weighted rows to `out`, with one load and store for each entry.
 
     Positions that count up from 0 let the compiler use wide registers; those of the rows themselves would not.
     """
@@ -282,7 +282,7 @@ def _add_one(out, weight, p):
 
 @njit(cache=True)
 def trim(masses, tolerance):
-    """Return the window that contains all but `tolerance` of the mass, and the share of mass outside it."""
+    """Return the window that contains all but `tolerance` of the mass, and the share of the mass outside."""
     budget = 0.5 * tolerance * masses.sum()
     first, last = 0, len(masses)
     left = right = 0.0

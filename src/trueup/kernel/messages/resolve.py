@@ -95,7 +95,7 @@ def _mixed_below(
 
 @njit(cache=True)
 def _given_below(tilted, messages, down, parents, first):
-    """Return the messages that the nodes from `parents` to `first` pass to their parts."""
+    """Return the messages that the nodes `parents:first` pass to their parts."""
     out = List.empty_list(MASSES)
     for v in range(parents, first):
         out.append(given_to_parts(tilted, v, messages, down[v]))
@@ -103,7 +103,7 @@ def _given_below(tilted, messages, down, parents, first):
 
 
 def _halves(plan: PairPlan, n: int, parents: int) -> tuple[PairPlan, PairPlan]:
-    """Split a plan into the families of the first nodes and all other families."""
+    """Divide a plan into the families of the first nodes and the families of all other nodes."""
     first = np.where(plan.order < n, plan.order < parents, plan.order < plan.family[parents])
     return plan._replace(order=plan.order[first]), plan._replace(order=plan.order[~first])
 

@@ -70,14 +70,14 @@ class Solved(NamedTuple):
 
     @property
     def evidence(self) -> float:
-        """Return the log evidence (nats): the log of the sum of all factors' products over all counts."""
+        """Return the log evidence (nats): the log of the sum over counts of the product of factors."""
         return float(self.messages.evidence.sum() + self.tilted.top.sum())
 
 
 def solve(
     child_ptr: Integers, factors: Factors, tolerance: float = 1e-9, start: Tilted | None = None
 ) -> Solved:
-    """Send messages up the tree such that at most `tolerance` of the posterior is left out, if tables allow it.
+    """Return messages up the tree, which leave out at most `tolerance` of the posterior if tables allow it.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def settle_tilts(
     passes: int = MOST_PASSES,
     spend: Callable[[float], None] | None = None,
 ) -> Solved:
-    """Send messages up one tree, or up several trees that are parts of one, and improve the tilts that are given.
+    """Send messages up a tree or up the parts of a tree, and improve their tilts.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class Subtrees(NamedTuple):
 
 
 def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> Tilted:
-    """Return the factors with windows and tilts, which are found from those of `start` if it is given."""
+    """Return the factors with windows and tilts; the search for tilts begins at those of `start`."""
     return tilt_part(child_ptr, factors, None if start is None else tilts(child_ptr, start.slope))[0]
 
 
@@ -203,7 +203,7 @@ def tilt_part(
     given: Reals = NO_TILT,
     below: Subtrees | None = None,
 ) -> tuple[Tilted, Subtrees]:
-    """Return the factors of a tree or part with windows and tilts, and the approximate moments of every message.
+    """Return the factors of a tree or part with windows and tilts, and the moments of all messages.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def tilt_part(
 def _pointwise(
     child_ptr: Integers, factors: Factors, narrowed: NDArray[np.bool_], informs: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Mark leaves without tables whose window is bounded below only through siblings and parent."""
+    """Mark the leaves without tables whose window is bounded below only by their siblings and parent."""
     bare = (np.diff(child_ptr) == 0) & (np.diff(factors.ptr) == 0) & narrowed
     bare[: child_ptr[0]] = False
     bare[child_ptr[0] :] &= np.repeat(informs, np.diff(child_ptr))
@@ -259,14 +259,14 @@ def _pointwise(
 
 
 def _of_parent(child_ptr: Integers, values: Reals) -> Reals:
-    """Return for each node the values of its parent, and zeros for roots."""
+    """Return, for each node, the value of its parent, or 0 for a root."""
     children = np.diff(child_ptr)
     return np.concatenate([np.zeros((child_ptr[0], values.shape[1])), np.repeat(values, children, axis=0)])
 
 
 @njit(cache=True)
 def end_too_soon(child_ptr, tilted):
-    """Mark the leaves whose tables end where their tilted factor is still large."""
+    """Mark the leaves whose tables end at counts where their tilted factor is still large."""
     out = np.zeros(len(tilted.low), np.bool_)
     for v in range(len(tilted.low)):
         if child_ptr[v] == child_ptr[v + 1] and not tilted.pointwise[v]:
@@ -279,7 +279,7 @@ def end_too_soon(child_ptr, tilted):
 def too_short(
     child_ptr: Integers, solved: Solved, tolerance: float, evidence_above: Reals = NOTHING_ABOVE
 ) -> NDArray[np.bool_]:
-    """Mark the nodes whose tables are too short for `tolerance`, or too short for their parts.
+    """Mark the nodes whose tables are too short for `tolerance` or for their parts.
 
     Of `solved.dropped` it is the part that deeper tables would save: each node may leave out its share.
     """
@@ -300,7 +300,7 @@ def too_short(
 
 
 def _with_family(child_ptr: Integers, nodes: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask of nodes to which the parents, siblings and children of all marked nodes are added."""
+    """Return a mask of the marked nodes with their parents, siblings and children."""
     children = np.diff(child_ptr)
     parent = np.concatenate([np.arange(child_ptr[0]), np.repeat(np.arange(len(children)), children)])
     out = nodes | nodes[parent]
@@ -311,7 +311,7 @@ def _with_family(child_ptr: Integers, nodes: NDArray[np.bool_]) -> NDArray[np.bo
 
 
 def marginals(solved: Solved, roots: Sequence[Reals] = ()) -> Exact:
-    """Return the exact marginal of every node: `start` (n + 1,), `offset` (n,), masses end to end.
+    """Return the exact marginal of every node: starts, first counts, and masses end to end.
 
     `roots` holds what is above each root gives to its count, where that was worked out elsewhere.
     """
@@ -319,7 +319,7 @@ def marginals(solved: Solved, roots: Sequence[Reals] = ()) -> Exact:
 
 
 def rounded_marginals(solved: Solved, roots: Sequence[Reals] = ()) -> tuple[Exact, float]:
-    """Return the marginals, and a bound on the mass that rounding has moved in any of them."""
+    """Return the marginals, and a bound on the mass in any of them that rounding has moved."""
     messages = solved.messages
     down, rounding = downward(*solved[:3], roots)
     return products(messages.masses, messages.offset, down, 0, len(solved.tilted.low)), rounding

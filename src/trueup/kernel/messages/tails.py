@@ -1,4 +1,4 @@
-"""Bounds on the mass that truncation leaves out beyond windows.
+"""Upper bounds on the mass that the truncation of messages to windows leaves out.
 
 With `S(t)` the mass that the parts of a node give to its count and `K(theta) = log sum_t S(t) exp(theta t)`,
 
@@ -53,7 +53,7 @@ TOUCHING_DEVIATIONS = 7.0
 
 @njit(cache=True, _nrt=False)
 def law_at(factors, v, count):
-    """Return the log of a node's tables at a count, extended linearly beyond the end of a log-concave table."""
+    """Return the log of a node's tables at one count; tables are extended linearly beyond their ends."""
     value = 0.0
     for k in range(factors.ptr[v], factors.ptr[v + 1]):
         value += _table_at(factors, k, count)
@@ -86,7 +86,7 @@ def _largest(values, first, last):
 
 @njit(cache=True, _nrt=False)
 def edge(factors, v, at, side):
-    """Return a line `base + slope |count - at|` that bounds a node's log tables beyond the count `at`, and where it ends.
+    """Return a line `base + slope |count - at|` that bounds a node's log tables beyond `at`, and its end.
 
     A negative binomial of size r < 1 is not log-concave. To the right its ratio of neighbours, `(x + r) / (x + 1)`
     times a constant, rises at most by the factor `at / (at - 1 + r)`; to the left the excesses multiply to at most
@@ -140,7 +140,7 @@ def _geometric(first, slope, steps):
 
 @njit(cache=True, _nrt=False)
 def _run(alpha, total, begin, end, level, slope):
-    """Return an upper bound on the log of the sum of `exp(level + slope t)` times a split's factor, over `begin..end`."""
+    """Return an upper bound on the log sum of `exp(level + slope t)` times a split's factor."""
     side = 1 if end >= begin else -1
     open_ended = abs(end) >= np.int64(1) << 59
     steps = np.inf if open_ended else abs(float(end - begin)) + 1
@@ -160,7 +160,7 @@ def _run(alpha, total, begin, end, level, slope):
 
 @njit(cache=True, _nrt=False)
 def _run_of_kinds(factors, v, begin, end, level, slope):
-    """Return the bound of `_run` for a leaf, whose factor has two terms if its parts are of two kinds."""
+    """Return the bound of `_run` for a leaf; its factor has two terms if its parts are of two kinds."""
     mass = _run(factors.alpha[v], factors.total[v], begin, end, level, slope)
     if factors.odds[v] == -np.inf:
         return mass
@@ -176,7 +176,7 @@ def add_logs(a, b):
 
 @njit(cache=True, _nrt=False)
 def beyond(tilted, v, extra):
-    """Return an upper bound on the log mass of a leaf's tilted factor beyond its tables, under a further tilt `extra`."""
+    """Return an upper bound on the log mass of a leaf's factor beyond its tables, at a further tilt."""
     factors, low, high = tilted.factors, tilted.low[v], tilted.high[v]
     tilt, mass = tilted.slope[v] + extra, -np.inf
     base, slope, end = edge(factors, v, high, 1)
@@ -194,7 +194,7 @@ def beyond(tilted, v, extra):
 
 @njit(cache=True, _nrt=False)
 def highest_beyond(tilted, v, extra):
-    """Return an upper bound on a leaf's log tilted factor outside its window; the leaf has no tables."""
+    """Return an upper bound on the log tilted factor of a leaf without tables, outside its window."""
     factors, tilt = tilted.factors, tilted.slope[v] + extra
     found = _highest_beyond(tilted, v, factors.alpha[v], factors.total[v], tilt)
     if factors.odds[v] > -np.inf:
@@ -226,7 +226,7 @@ def _highest(alpha, total, begin, end, side, tilt):
 
 @njit(cache=True, _nrt=False)
 def cut_away(tilted, v, asked, masses, offset, low, high, out):
-    """Write bounds on the log mass outside `low..high`, times a node's tilted factor, at each tilt in `asked` to `out`."""
+    """Write bounds on a message's log mass outside `low..high`, times a node's factor, to `out`."""
     factors, cut = tilted.factors, 0
     alpha, total, last = factors.alpha[v], factors.total[v], offset + len(masses) - 1
     for j in range(len(asked)):
@@ -254,7 +254,7 @@ def cut_away(tilted, v, asked, masses, offset, low, high, out):
 
 @njit(cache=True, _nrt=False)
 def outside(tilted, v, extra, heights, largest, low, high):
-    """Return an upper bound on the log mass that truncated parts have lost outside `low..high`, times a node's tilted factor.
+    """Return an upper bound on the log mass, times a factor, that truncation lost outside `low..high`.
 
     `heights` holds, for each probe theta of its parts, the log of a bound of `sum L(t) exp(theta t)`, where L is what was
     lost: at most `exp(height - theta t)` of it lies at t. And at most `exp(largest)` times the sum of all splits.
@@ -267,7 +267,7 @@ def outside(tilted, v, extra, heights, largest, low, high):
 
 @njit(cache=True, _nrt=False)
 def _one_side(tilted, v, extra, heights, largest, at, side):
-    """Return an upper bound on the lost log mass beyond the count `at`, on one side."""
+    """Return an upper bound on the log mass that truncated parts lost beyond the count `at`, on one side."""
     factors, probes = tilted.factors, tilted.probes[v]
     tilt, above = tilted.slope[v] + extra, tilted.above[v] + extra
     table = tilted.high[v] if side > 0 else tilted.low[v]
@@ -293,7 +293,7 @@ def _one_side(tilted, v, extra, heights, largest, at, side):
 
 @njit(cache=True, _nrt=False)
 def _under_lines(factors, v, begin, end, level, slope, heights, probes):
-    """Return an upper bound on the log of a split's factor, summed from `begin` to `end` under all lines `height - probe t`.
+    """Return an upper bound on the log sum of a split's factor, from `begin` to `end`, under given lines.
 
     From where one line is lowest it is followed up to where the first of the steeper ones crosses it.
     """
@@ -322,7 +322,7 @@ def _under_lines(factors, v, begin, end, level, slope, heights, probes):
 
 @njit(cache=True, _nrt=False)
 def _peak(factors, v, at, end):
-    """Return where a node's log-concave tables are largest between `at` and `end`."""
+    """Return the count between `at` and `end` at which a node's log-concave tables are largest."""
     side = 1 if end > at else -1
     inner, step = at, np.int64(1)
     while side * (end - inner) > step and law_at(factors, v, inner + side * step) > law_at(
@@ -341,7 +341,7 @@ def _peak(factors, v, at, end):
 
 @njit(cache=True, _nrt=False)
 def share_of(lost, whole):
-    """Return the log of `exp(lost)` as a share of `exp(whole)`, at most 0; 0 if `lost` is infinite."""
+    """Return the log of the share that `exp(lost)` is of `exp(whole)`: at most 0."""
     if lost == -np.inf:
         return lost
     return 0.0 if lost == np.inf else min(lost - whole, 0.0)
@@ -349,7 +349,7 @@ def share_of(lost, whole):
 
 @njit(cache=True)
 def vanished(log, low, theta):
-    """Return an upper bound on the log tilted sum of the masses that underflow, over counts from `low` on."""
+    """Return an upper bound on the log of the tilted sum of those masses of a factor that underflow."""
     most, many = -np.inf, 0
     for i in range(len(log)):
         if log[i] < MIN_LOG_MASS:
@@ -360,13 +360,13 @@ def vanished(log, low, theta):
 
 @njit(cache=True, _nrt=False)
 def everywhere(each, low, high, theta):
-    """Return an upper bound on the log of the sum of `exp(each + theta count)` over the counts `low..high`."""
+    """Return an upper bound on the log of the sum of `exp(each + theta count)` over `low..high`."""
     return each + max(theta * low, theta * high) + math.log(max(high - low + 1, 1))
 
 
 @njit(cache=True)
 def landed(log, low, heights, probes):
-    """Return upper bounds on the log mass that a node's sum of parts has lost, times its factor, at every count of a window.
+    """Return upper bounds, at every count of a window, on the log mass that a sum of parts has lost.
 
     Parameters
     ----------
@@ -388,7 +388,7 @@ def landed(log, low, heights, probes):
 
 @njit(cache=True)
 def landed_growth(most, low, asked):
-    """Return logs of the sums of `exp(most + tilt count)` at each tilt in `asked`."""
+    """Return the logs of the sums of `exp(most + tilt count)`, one for each tilt in `asked`."""
     out = np.full(len(asked), -np.inf)
     top = most.max()
     if top > -np.inf:
@@ -400,7 +400,7 @@ def landed_growth(most, low, asked):
 
 @njit(cache=True)
 def largest_of(tilted, v, kept, top, most, heights, largest, low, high):
-    """Return an upper bound on a node's log message relative to its tilted split, as `Messages.largest` stores it.
+    """Return an upper bound on the log of a node's message relative to its tilted split.
 
     Parameters
     ----------
@@ -426,7 +426,7 @@ def largest_of(tilted, v, kept, top, most, heights, largest, low, high):
 
 @njit(cache=True, _nrt=False)
 def _largest_beyond(tilted, v, heights, largest, at, side):
-    """Return an upper bound on the log message relative to the tilted split, beyond the count `at` on one side."""
+    """Return the bound of `largest_of` beyond the count `at`, on one side."""
     factors = tilted.factors
     base, slope, end = edge(factors, v, at, side)
     end = min(end, tilted.ceiling[v]) if side > 0 else max(end, tilted.floor[v])
@@ -453,7 +453,7 @@ def _largest_beyond(tilted, v, heights, largest, at, side):
 
 @njit(cache=True)
 def cut_off(masses, offset, begin, end, asked, growth, gone):
-    """Add to `gone`, in logs, the share of a message's mass outside its entries `begin:end`, at each tilt in `asked`."""
+    """Add the share of a message's mass outside entries `begin:end` to `gone`, at each tilt in `asked`."""
     for j in range(len(asked)):
         if begin > 0:
             left = log_growth(masses[:begin], offset, asked[j])
@@ -491,7 +491,7 @@ def log_growth(masses, offset, theta):
 
 @njit(cache=True, _nrt=False)
 def log_largest(masses, offset, theta):
-    """Return the log of the largest `masses exp(theta count)`."""
+    """Return the log of the largest product `masses exp(theta count)`."""
     most = -np.inf
     for i in range(len(masses)):
         if masses[i] > 0.0:
@@ -501,7 +501,7 @@ def log_largest(masses, offset, theta):
 
 @njit(cache=True)
 def rooms(child_ptr, factors, high, ceiling, mean, variance, known):
-    """Return, for each node, the tilt up to which bounds on its message are finite, and the farthest probe for its parts.
+    """Return, for each node, the largest tilt with finite bounds, and the farthest probe of its parts.
 
     Both are tilts of the whole, not on top of others. A leaf falls as its tables do where they end; a sum as its laws
     do where its window may end. Of the last leaves, which stand for subtrees, the tilt is `known`.
@@ -531,7 +531,7 @@ def rooms(child_ptr, factors, high, ceiling, mean, variance, known):
 
 @njit(cache=True)
 def probes_of(child_ptr, tau, parent, variance, floor, least, room, far, pointwise):
-    """Return tilts `(n, PROBES)` at which to bound the sum of each node's parts, relative to the node's own `tau`.
+    """Return the tilts `(n, PROBES)` at which the mass that truncation removes from sums is bounded.
 
     Parameters
     ----------

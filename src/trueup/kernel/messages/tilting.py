@@ -48,7 +48,7 @@ MAX_TILT_STEP = 4.0
 
 @njit(cache=True)
 def bounds(child_ptr, lower, upper):
-    """Return windows of counts: `lower..upper`, tightened by additivity in two passes.
+    """Return the windows `lower..upper` of counts, tightened in two passes because parts add up.
 
     A window that comes out empty (low > high) shows that no counts fit.
     """
@@ -67,7 +67,7 @@ def bounds(child_ptr, lower, upper):
 
 @njit(cache=True)
 def _total(values, first, last):
-    """Return the sum of bounds, or the first bound that is open."""
+    """Return the sum of bounds, or the first infinite one among them."""
     total = 0
     for c in range(first, last):
         total += values[c]
@@ -78,7 +78,7 @@ def _total(values, first, last):
 
 @njit(cache=True)
 def _tighten(low, high, v, first, last):
-    """Bound each child by its parent's bound minus the other children's opposite bounds."""
+    """Tighten each child's window by its parent's window minus the other children's opposite bounds."""
     floor, ceiling, open_floor, open_ceiling = 0, 0, 0, 0
     wide = np.int64(1) << 60
     for c in range(first, last):
@@ -108,7 +108,7 @@ def factor_moments(factors, v, low, high, slope):
 
 @njit(cache=True)
 def has_factor(child_ptr, factors):
-    """Mark the inner nodes with a factor of their own."""
+    """Mark the inner nodes that have a factor of their own, beside the messages of their parts."""
     wide = np.int64(1) << 60
     inner = child_ptr[1:] > child_ptr[:-1]
     measured = factors.ptr[1:] > factors.ptr[:-1]
@@ -118,7 +118,7 @@ def has_factor(child_ptr, factors):
 
 @njit(cache=True, _nrt=False)
 def steepest(factors, v, low, high, floor, ceiling):
-    """Return the smallest and largest slope at which a node's tilted tables still decrease beyond its window.
+    """Return the smallest and largest slopes at which a node's tables still fall beyond its window.
 
     At nine tenths of the slope at the window's end, so that what is beyond stays small: the window of a count may end
     before its own tables do, where those of its parent or of its siblings end. The slope of a split's factor does not
@@ -137,7 +137,7 @@ def steepest(factors, v, low, high, floor, ceiling):
 
 @njit(cache=True)
 def certain(factors):
-    """Return bounds that hold with certainty, including those of complete tables."""
+    """Return bounds of the counts that hold with certainty, including those of complete tables."""
     low, high = factors.lower.copy(), factors.upper.copy()
     for v in range(len(low)):
         for k in range(factors.ptr[v], factors.ptr[v + 1]):
@@ -170,7 +170,7 @@ class TiltState(NamedTuple):
 
 @njit(cache=True)
 def _leaves(first_node, end, child_ptr, factors, low, high, above, state):
-    """Update the moments of the leaves whose tilt has changed."""
+    """Update the moments of the messages of those leaves whose tilt has changed."""
     for v in range(first_node, end):
         if child_ptr[v] == child_ptr[v + 1] and above[v] != state.slope[v]:
             state.slope[v] = above[v]
@@ -181,7 +181,7 @@ def _leaves(first_node, end, child_ptr, factors, low, high, above, state):
 
 @njit(cache=True, _nrt=False)
 def _log_at(factors, v, slope, count, mean, variance):
-    """Return the log of a node's tilted factor times a normal density for the sum of its parts, at one count."""
+    """Return the log at one count of a node's tilted factor times a normal density of its parts' sum."""
     log = max(law_at(factors, v, count), -1e9) + slope * count
     if factors.alpha[v] != factors.total[v]:
         log += log_ratio(count, factors.alpha[v], factors.total[v])
@@ -230,7 +230,7 @@ def _rises(factors, v, slope, count, mean, variance):
 
 @njit(cache=True, _nrt=False)
 def _where_it_falls(factors, v, slope, peak, side, mean, variance, least, most, level):
-    """Return the count at which the log density falls below a level on one side of the peak, or the end of the window."""
+    """Return the count at which a node's log density falls below a level, on one side of its peak."""
     inner, move = peak, np.int64(1)
     outer = peak
     while True:
@@ -251,7 +251,7 @@ def _where_it_falls(factors, v, slope, peak, side, mean, variance, least, most, 
 
 @njit(cache=True)
 def _update_inner(first_node, end, child_ptr, factors, informs, floor, ceiling, above, state, below):
-    """Update the moments of the inner nodes in a run, from the last node to the first.
+    """Update the moments of the messages of inner nodes, from the last node of a run to the first.
 
     `below` (n, 3) holds mean and variance of the sums of parts, and the largest variance of a part.
     """
@@ -282,7 +282,7 @@ def _update_inner(first_node, end, child_ptr, factors, informs, floor, ceiling, 
 
 @njit(cache=True)
 def _moved(child_ptr, informs, least, most, given, state, below, last_step):
-    """Return tilts after one Newton step towards equal expected sums, and the largest change of a sum in standard deviations.
+    """Return tilts after a Newton step towards equal expected sums, and the largest change of a sum.
 
     Given a change of the tilt of its parts, a sum moves by its variance times that, and so does each part. A step that
     would undo the last one, `last_step` (n,), goes half as far at most.
@@ -344,7 +344,7 @@ def tilts(child_ptr, slope):
 
 @njit(cache=True)
 def limits(child_ptr, factors, low, high, floor, ceiling):
-    """Return limits `least`, `most` (n,) on the tilt above each leaf and on the slope of each inner node."""
+    """Return limits on the tilt above each leaf, and on the slope of each inner node."""
     least, most = np.empty(len(low)), np.empty(len(low))
     for v in range(len(low)):
         least[v], most[v] = steepest(factors, v, low[v], high[v], floor[v], ceiling[v])
@@ -415,7 +415,7 @@ def find_tilts(child_ptr, factors, windows, tau: Reals | None = None, given: Rea
 def evaluate(
     child_ptr, factors, informs, windows, pieces: Integers, above: Reals, state: TiltState, below: Reals
 ) -> None:
-    """Update the moments of all messages to the tilts of a state, from the last node to the first."""
+    """Update the moments of all messages after the tilts of a state have changed."""
     low, high, floor, ceiling = windows
     for first, end in reversed(list(pairwise(pieces))):
         _leaves(first, end, child_ptr, factors, low, high, above, state)
@@ -423,12 +423,12 @@ def evaluate(
 
 
 def at_rest(n: int, tau: Reals) -> TiltState:
-    """Return a state with given tilts, in which no moments have been computed."""
+    """Return a state with given tilts, before any moments are computed."""
     return TiltState(tau, np.full(n, np.nan), *np.zeros((3, n)))
 
 
 def pieces_of(child_ptr, factors, low: Integers, high: Integers) -> Integers:
-    """Return the ends of runs of nodes; one run has at most `ENTRIES_A_CALL` entries to evaluate."""
+    """Return the ends of runs of nodes that have about `ENTRIES_A_CALL` entries each."""
     entries = (high - low + 1).astype(float)
     free = (factors.ptr[1:] == factors.ptr[:-1]) & (factors.alpha == factors.total)
     entries[free] = np.minimum(entries[free], WIDEST_TABLE)  # a sum in closed form beyond

@@ -1,4 +1,4 @@
-"""Messages up a tree: the mass of every node's count given all measurements below, with a bound on what is left out.
+"""Messages up a tree: the mass of every node's count given all measurements at and below the node.
 
 One file: what messages hold, and the one sweep that fills them.
 """
@@ -47,7 +47,7 @@ MASSES = types.float64[::1]
 
 
 class Tilted(NamedTuple):
-    """Factors of `n` nodes on finite windows, each times `exp(slope count - top)`.
+    """Factors of `n` nodes on finite windows, each multiplied by `exp(slope count - top)`.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Tilted(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """Masses of every node's count given all measurements at and below it, with what was left out.
+    """Masses of every node's count given all measurements at and below it, and bounds on lost mass.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ def scaled_factor(tilted, v, low, size):
 
 @njit(cache=True)
 def _leaf(tilted, v, tolerance, messages):
-    """Store the message of a leaf, which is its own factor."""
+    """Store the message of a leaf: its own factor without negligible ends, scaled to the sum 1."""
     log = scaled_factor(tilted, v, tilted.low[v], tilted.high[v] - tilted.low[v] + 1)
     masses = np.exp(log)
     total = masses.sum()
@@ -179,7 +179,7 @@ def _impossible(v, offset, messages):
 
 @njit(cache=True)
 def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
-    """Store the message of the sum of `a` and `b`, times the node's own factor if it has one.
+    """Store the message of the sum of parts `a` and `b`, times the factor of their parent.
 
     `rounding` bounds the log of the mass of rounding errors at every count.
     """
@@ -245,7 +245,7 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
 
 @njit(cache=True)
 def _sweep_up(position, end, plan, tilted, tolerance, messages, direct):
-    """Send messages up until a pair is too wide for direct convolution; return the position, and whether it was too wide."""
+    """Send messages up until a pair is too wide for direct convolution; return the position reached."""
     for place in range(position, end):
         v = plan.order[place]
         a, b = plan.left[v], plan.right[v]
@@ -265,19 +265,22 @@ def _sweep_up(position, end, plan, tilted, tolerance, messages, direct):
 
 @njit(cache=True)
 def array_of(arrays, v):
-    """Return one array of a list, because numba recompiles `arrays[v]` in every process otherwise."""
+    """Return one array of a list.
+
+    Numba recompiles `arrays[v]` in every process.
+    """
     return arrays[v]
 
 
 @njit(cache=True)
 def set_array(arrays, v, one):
-    """Replace one array of a list; see `array_of`."""
+    """Replace one array of a list of arrays."""
     arrays[v] = one
 
 
 @njit(cache=True)
 def count_products(plan, masses):
-    """Return the number of multiplications that direct convolutions of all pairs need."""
+    """Return the number of multiplications in direct convolutions of all pairs."""
     count = 0.0
     for v in plan.order:
         if plan.right[v] >= 0:
@@ -306,7 +309,7 @@ def empty_messages(count):
 
 @njit(cache=True)
 def _copied(messages):
-    """Return a copy of the messages that may be changed; both share the arrays of masses."""
+    """Return a copy of the messages that may be changed, which shares the arrays of masses."""
     masses = List.empty_list(MASSES)
     for one in messages.masses:
         masses.append(one)
@@ -326,7 +329,7 @@ def _copied(messages):
 def upward(
     plan: PairPlan, tilted: Tilted, tolerance: Reals, direct: int = DIRECT, known: Messages | None = None
 ) -> Messages:
-    """Return the messages of all nodes; `tolerance` (nodes,) is the share of mass that each may leave out.
+    """Return the messages of all nodes, each of which leaves out at most its `tolerance` of mass.
 
     Nodes that `plan.order` leaves out keep those that are `known`.
     """
@@ -352,14 +355,14 @@ OVERFLOWING = np.errstate(over="ignore", invalid="ignore")
 
 @OVERFLOWING
 def _convolve_fast(a: Reals, b: Reals) -> tuple[Reals, float]:
-    """Convolve by FFT; also bound each entry's rounding error."""
+    """Return the convolution of two masses by FFT, with a bound on the rounding error of each entry."""
     masses = np.maximum(fft_convolve(a, b), 0.0)
     return masses, rounding_error(a, b)
 
 
 @OVERFLOWING
 def rounding_error(a: Reals, b: Reals) -> float:
-    """Bound the error of each entry of a convolution by fast Fourier transform (Higham 2002, section 24.1)."""
+    """Return bounds on each entry's error in a convolution by FFT (Higham 2002, section 24.1)."""
     depth = np.log2(2.0 * (len(a) + len(b)))
     largest = float(a.max()), float(b.max())  # squares of weights above 1e154 would overflow
     norms = [top * float(np.linalg.norm(x / top)) if top > 0 else 0.0 for x, top in zip((a, b), largest)]

@@ -43,7 +43,7 @@ _TABLE = 2**16  # values below it are counted instead of listed; fits the cache
 
 @njit(cache=True)
 def apportioned_mode(weights, trials, weight_sum):
-    """Return the multinomial mode; equal small weights are treated as one item with a number of copies."""
+    """Return the multinomial mode; equal small weights are counted once, with their number of copies."""
     cells = weights.size
     counts = np.zeros(cells, np.int64)
     if trials == 0:
@@ -62,7 +62,7 @@ def apportioned_mode(weights, trials, weight_sum):
 
 @njit(cache=True)
 def _count_large(weights):
-    """Return the bound below which weights count as small, and the number of larger weights."""
+    """Return the bound below which weights are tabulated, and the number of weights above it."""
     top = 0
     for i in range(weights.size):
         top = max(top, weights[i])
@@ -76,7 +76,7 @@ def _count_large(weights):
 
 @njit(cache=True)
 def _fill_items(weights, bound, values, copies):
-    """Fill in the items: item `v < bound` is the weight `v`, and items from `bound` on are the large cells."""
+    """Fill in the distinct weights: item `v < bound` is the weight `v`, and later items are large cells."""
     item = bound
     for value in range(bound):
         values[value] = value
@@ -90,7 +90,7 @@ def _fill_items(weights, bound, values, copies):
 
 @njit(cache=True)
 def _seat_cells(weights, bound, seats, tied, left, lowest, counts):
-    """Write the counts of cells: each cell's item decides, and tied cells get the remaining trials from one end."""
+    """Write the counts of all cells from those of the items; tied cells get the remaining trials in turn."""
     cells = weights.size
     step, i = (1, 0) if lowest else (-1, cells - 1)
     item = bound if lowest else seats.size - 1
@@ -111,7 +111,7 @@ def _seat_cells(weights, bound, seats, tied, left, lowest, counts):
 
 @njit(cache=True)
 def _apportion(values, copies, least, trials, cells, weight_sum, seats, ceiling, tied):
-    """Write the trials of one copy of every item to `seats`; return the trials left for tied items, and from which end.
+    """Write the trials of one copy of every item to `seats`, and mark the items that tie for the rest.
 
     `least` are lower bounds on seats whose sum does not exceed `trials`; `ceiling` is work space.
     """
@@ -157,7 +157,7 @@ def _price_is_one(values, copies, least, trials, weight_sum):
 
 @njit(cache=True)
 def _all_tied(values, copies, trials, cells, weight_sum, seats, tied):
-    """Give every positive cell one trial less than its weight; return the trials left, and from which end they go."""
+    """Give every positive cell one trial less than its weight; return the trials left and their end."""
     left = trials
     for i in range(values.size):
         tied[i] = values[i] > 0
@@ -168,7 +168,7 @@ def _all_tied(values, copies, trials, cells, weight_sum, seats, tied):
 
 @njit(cache=True)
 def _bracket(values, copies, least, trials, cells, weight_sum):
-    """Return a bracket `low, high` of multipliers: `low` places at most, `high` at least the number of trials.
+    """Return two multipliers: `low` places at most the given trials, and `high` places at least as many.
 
     `floor(f N)` sums to between `f T - S` and `f T`, hence the first bracket. The sums use doubles,
     right for a multiplier within 1e-15 of the one asked for.
@@ -195,7 +195,7 @@ def _bracket(values, copies, least, trials, cells, weight_sum):
 
 @njit(cache=True)
 def _placed(values, copies, least, multiplier):
-    """Return the number of trials that are placed if every quotient of at least 1 / multiplier gets one."""
+    """Return the number of trials placed if each quotient of at least 1 / `multiplier` gets one."""
     placed = 0
     for i in range(values.size):
         placed += copies[i] * max(least[i], np.int64(multiplier * values[i]))
@@ -214,7 +214,7 @@ def _binary(multiplier):
 
 @njit(cache=True)
 def _list_quotients(copies, seats, ceiling, item, rank):
-    """Write the item and rank of every quotient value / rank inside the bracket."""
+    """Write the item and rank of every quotient `value / rank` that lies inside the bracket."""
     q = 0
     for i in range(copies.size):
         if copies[i] > 0:
@@ -225,7 +225,7 @@ def _list_quotients(copies, seats, ceiling, item, rank):
 
 @njit(cache=True)
 def _select(values, copies, item, rank, left):
-    """Sort quotients partially, around the one at which the number of copies reaches `left`, from the largest down.
+    """Partition quotients in descending order at the one where the copies of larger ones reach `left`.
 
     Returns (first, last, left): `[:first]` are larger, `[first:last]` equal, and `left` seats
     remain for the equal ones. Three-way partition (Dijkstra), so that ties cost one pass.
@@ -271,7 +271,7 @@ def _swap(item, rank, a, b):
 
 @njit(cache=True)
 def mode_tree(child_ptr, weights, least, fixed, uniform, order, counts):
-    """Compute modes in level order, each parent before its children."""
+    """Write the mode of every split of a tree in level order; return the first failed node and status."""
     room = _work_space(child_ptr)
     for v in range(weights.size):
         first, last = child_ptr[v], child_ptr[v + 1]
@@ -295,7 +295,7 @@ def _work_space(starts):
 
 @njit(cache=True)
 def _split(first, last, trials, weights, least, fixed, uniform, order, counts, room):
-    """Divide `trials` among the cells first..last, of which fixed ones keep their count."""
+    """Divide `trials` among the cells `first:last`, except the cells with fixed counts; return a status."""
     integers, copies, tied = room
     cell, value, floor, seats, heap = integers
     cells, free, weight_sum = 0, trials, 0
@@ -333,7 +333,7 @@ def _split(first, last, trials, weights, least, fixed, uniform, order, counts, r
 
 @njit(cache=True)
 def propagate_exact(child_ptr, known, least, fixed):
-    """Sum exact counts upwards; return a node whose exact count contradicts the sum, or -1."""
+    """Sum exact counts up the tree; return a node whose exact count contradicts its sum, or -1."""
     for v in range(known.size - 1, -1, -1):
         first, last = child_ptr[v], child_ptr[v + 1]
         below = least[first:last].sum()

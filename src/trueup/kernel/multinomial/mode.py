@@ -139,7 +139,7 @@ def multinomial_mode_tree(
 
 
 def as_counts(values: ArrayLike, what: str) -> Integers:
-    """Return whole nonnegative numbers as int64, or raise an error."""
+    """Return nonnegative whole numbers as an int64 array, or raise an error."""
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iu":
         raise DataError(f"{what} are of type {array.dtype}", needed="whole numbers")
@@ -168,7 +168,7 @@ def is_uniform(empty: Empty) -> bool:
 
 
 def _weights_when_empty(weights: Integers, empty: Empty) -> Integers:
-    """Return equal weights if the policy allows it; otherwise raise an error."""
+    """Return equal weights if the option `empty` allows it; otherwise raise an error."""
     if not weights.size or not is_uniform(empty):
         refuse_groups(EMPTY, "the group")
     return np.ones_like(weights)
@@ -181,7 +181,7 @@ def refuse_contradictory_totals(node: int, label: Callable[[int], str]) -> None:
 
 
 def refuse_groups(status: int, where: str) -> None:
-    """Turn a kernel's status into an error."""
+    """Raise the error that the status of a kernel stands for, if any."""
     if status == EMPTY:
         raise InfeasibleError(
             f"{where} has a positive total, but no part has a positive weight",
@@ -205,7 +205,7 @@ def multinomial_draw_tree(
     empty: Empty = "error",
     label: Callable[[int], str] = "node {}".format,
 ) -> Integers:
-    """Draw counts on a tree: each parent's count is split among its children by a multinomial draw.
+    """Draw the counts of a tree: each parent's count is split among its children by a multinomial draw.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def multinomial_draw_tree(
 
 @njit(cache=True)
 def _draw_tree(child_ptr, weights, least, fixed, uniform, rng, counts):
-    """Draw in level order, each parent before its children."""
+    """Draw the splits of a tree in level order, each parent before its children."""
     for v in range(weights.size):
         first, last = child_ptr[v], child_ptr[v + 1]
         if first < last:
@@ -274,7 +274,7 @@ def _draw_tree(child_ptr, weights, least, fixed, uniform, rng, counts):
 
 @njit(cache=True)
 def _draw_split(first, last, trials, weights, least, fixed, uniform, rng, counts):
-    """Draw the split of `trials` among the children without fixed counts."""
+    """Draw the split of `trials` among those children that have no fixed counts."""
     left, weight, free = trials, 0, 0
     for i in range(first, last):
         if fixed[i]:

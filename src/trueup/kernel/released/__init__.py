@@ -30,7 +30,7 @@ _TILTS = 32  # on either side of none
 
 
 class Tables(NamedTuple):
-    """Tilted masses of one part, for each tilt and each kind of part (law and prior).
+    """Tilted masses of one part, for each tilt and each kind of part (a law and a prior).
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ def tabulate(
     on_sum: bool,
     edge: list[Reals] | None = None,
 ) -> Tables:
-    """Tabulate tilted masses of parts.
+    """Return the tilted masses of parts at given tilts.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def tabulate(
 
 
 def _tilted_tail(pmf: Reals, tilt: float) -> Reals:
-    """Return, for each true count N = 0..w, the tilted mass of all noisy counts n <= 0."""
+    """Return the tilted mass of all noisy counts n <= 0, for each true count N = 0..w."""
     out, running = np.empty_like(pmf), 0.0
     for count in range(pmf.size - 1, -1, -1):
         running = pmf[count] + np.exp(-tilt) * running
@@ -151,7 +151,7 @@ def _tilted_tail(pmf: Reals, tilt: float) -> Reals:
 
 @njit(cache=True)
 def _sums(tilt, near, zero, small, prior, size):
-    """Return tilted masses of noisy counts 0..size - 1, summed over true counts N >= 0 with the prior as weights."""
+    """Return the tilted masses of noisy counts `0..size - 1`, summed over true counts with prior weights."""
     tilts, kinds, width = zero.shape
     width -= 1
     out = np.zeros((tilts, kinds, size))
@@ -198,7 +198,7 @@ def noisy_mass(tables, t, kind, a):
 
 @njit(cache=True)
 def log_total(total, true_sum, noisy_sum, m):
-    """Return the log likelihood of the published total."""
+    """Return the log likelihood of the published total given both sums."""
     if total.joint.size > 0:
         return _log_joint(total, true_sum - total.low, noisy_sum - total.low_sum)
     row = 0
@@ -217,7 +217,7 @@ def log_total(total, true_sum, noisy_sum, m):
 
 @njit(cache=True)
 def _log_joint(total, i, j):
-    """Return the log likelihood of both sums; minus infinity beyond the table."""
+    """Return the log likelihood of the true and the noisy sum, or minus infinity beyond the table."""
     rows, columns = total.joint.shape
     i = 0 if rows == 1 else i
     return total.joint[i, j] if 0 <= i < rows and 0 <= j < columns else -np.inf
@@ -252,7 +252,7 @@ def tabulate_redrawn(
 def redrawn_total(
     log: Reals, low: int, low_sum: int, m: int, tilt: Reals, lean: float, on_noisy: bool
 ) -> Total:
-    """Return the likelihood of the true and the noisy sum, for a total that was drawn given n*.
+    """Return the likelihood of the true and the noisy sum of a total that was drawn given `n*`.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def redrawn_total(
 
 @njit(cache=True)
 def _middle(noise, prior, size, lean):
-    """Return `(kinds, size)` tilted masses of noisy counts from -w on, summed over true counts with the prior as weights."""
+    """Return the tilted masses `(kinds, size)` of noisy counts from `-w` on, summed over true counts."""
     kinds, width = noise.shape[0], noise.shape[1] // 2
     out = np.zeros((kinds, size))
     for g in range(kinds):
@@ -287,7 +287,7 @@ def _middle(noise, prior, size, lean):
 
 @njit(cache=True)
 def _noisy_sums(noise, middle, tilt, size):
-    """Return the sum over noisy counts of tilted masses for weights 0..size - 1, relative to `e^{tilt a}`."""
+    """Return, for weights `0..size - 1`, the sum over noisy counts of their tilted masses."""
     kinds, width = noise.shape[0], noise.shape[1] // 2
     out = np.zeros((tilt.size, kinds, size))
     last = middle.shape[2] - 1

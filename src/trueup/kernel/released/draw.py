@@ -62,7 +62,7 @@ def gibbs(
 
 
 def least_bound(k: Integers, tables: Tables, total: Total) -> float:
-    """Return the smallest upper bound, over all tilts, on the log mass at a typical value of the auxiliary u."""
+    """Return the smallest bound, over all tilts, on the log mass at a typical value of the auxiliary u."""
     u = k.sum() / np.maximum(k, 1).sum()
     t = _least_tilt(k, tables, total.ceiling, u, tables.tilt.size // 2)
     return float(_log_bound(k, tables, u, t) + total.ceiling[t])
@@ -70,7 +70,7 @@ def least_bound(k: Integers, tables: Tables, total: Total) -> float:
 
 @njit(cache=True)
 def _gibbs(k, tables, total, scale, burn, uniform, rng, out):
-    """Draw the auxiliary u and all counts in turn (Gibbs sampling); return False if no proposal is accepted in many tries."""
+    """Draw u and all counts in turn (Gibbs sampling); return False if too many proposals are rejected."""
     m, weight = k.sum(), 0.0
     for r in range(k.size):
         weight += max(k[r], 1)
@@ -104,7 +104,7 @@ def _gibbs(k, tables, total, scale, burn, uniform, rng, out):
 
 @njit(cache=True)
 def draw_window(k, rate):
-    """Return the window that holds all but about 1e-17 of the mass of `a^k e^{-rate a}`."""
+    """Return the window that contains all but about 1e-17 of the mass of `a^k e^{-rate a}`."""
     centre, spread = k / rate, np.sqrt(k) / rate
     low = max(int(centre - 9 * spread - 2), 1 if k > 0 else 0)
     return low, int(centre + 9 * spread + 45 / rate) + 1
@@ -112,7 +112,7 @@ def draw_window(k, rate):
 
 @njit(cache=True)
 def _log_weight(k, a, u, tilt):
-    """Return the log of `a^k e^{-u a} e^{tilt (a - k)}`, relative to its value at a = k without the tilt."""
+    """Return the log of `a^k e^{-u a} e^{tilt (a - k)}`, relative to its untilted value at a = k."""
     if k == 0:
         return (tilt - u) * a
     return k * np.log(a / k) + (tilt - u) * (a - k)
@@ -161,7 +161,7 @@ def _even_share(k, tables, u, t, rate):
 
 @njit(cache=True)
 def _windows(k, tables, t, u):
-    """Return starts of the parts, and cumulative masses of each part's noisy counts given the auxiliary u."""
+    """Return where each part's window starts, and the cumulative masses of its noisy counts given u."""
     tilt = tables.tilt[t]
     starts = np.zeros(k.size + 1, np.int64)
     for r in range(k.size):
@@ -179,7 +179,7 @@ def _windows(k, tables, t, u):
 
 @njit(cache=True)
 def _draw_noisy(k, tables, t, u, starts, running, rng, noisy):
-    """Draw every part's noisy count from its cumulative masses given the auxiliary u."""
+    """Draw every part's noisy count from the cumulative masses given the auxiliary u."""
     for r in range(k.size):
         mine = running[starts[r] : starts[r + 1]]
         low, _ = draw_window(k[r], u - tables.tilt[t])
@@ -259,7 +259,7 @@ def _draw_below_zero(tables, t, kind, true, rng):
 
 @njit(cache=True)
 def _draw_between(tables, t, kind, a, rng):
-    """Draw a noisy count given the weight `a` that was drawn from the posterior of the true count."""
+    """Draw a noisy count given the weight `a`, which was drawn from the posterior of the true count."""
     width, last = tables.noise.shape[1] // 2, tables.middle.shape[2] - 1
     left, best = rng.random() * noisy_mass(tables, t, kind, a), 0
     for j in range(-width, width + 1):
@@ -274,7 +274,7 @@ def _draw_between(tables, t, kind, a, rng):
 
 @njit(cache=True)
 def _draw_behind(tables, t, kind, n, rng):
-    """Draw a true count from its tilted law given the noisy count."""
+    """Draw a true count given the noisy count of the part."""
     width = tables.noise.shape[1] // 2
     share = np.empty(2 * width + 1)
     for j in range(-width, width + 1):

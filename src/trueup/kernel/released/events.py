@@ -1,4 +1,4 @@
-"""Events that lead to a released multinomial mode, named by the last part to enter, with bounds on their mass.
+"""The events of noisy counts by which a multinomial mode was released, with bounds on their mass.
 
 The derivation is in `trueup.kernel.released.exact`.
 """
@@ -24,7 +24,7 @@ _DROP = 40.0  # events this far (log mass) below the largest are left out, and c
 
 
 class Events(NamedTuple):
-    """Events that lead to a released mode: the last part to enter, its noisy count, order of ties, tilt index, log mass."""
+    """Events that lead to a released mode, each named by the part that got the last trial."""
 
     part: Integers
     count: Integers
@@ -42,7 +42,7 @@ def log_choose(n, r):
 
 @njit(cache=True, inline="always")
 def interval(k, part, count, order, r):
-    """Return the smallest and largest noisy count of part r in an event: `k_r <= c a <= k_r + 1`, `c = k[part] / count`."""
+    """Return the smallest and largest noisy count that part r can have in an event."""
     p = k[part]
     if r == part:
         return count, count
@@ -59,14 +59,14 @@ def interval(k, part, count, order, r):
 
 @njit(cache=True)
 def log_sum(tables, t, kind, k, low, high):
-    """Return the log of the sum of tilted masses over noisy counts low..high, relative to `e^{tilt k}`."""
+    """Return the log of the sum of tilted masses of noisy counts `low..high`, relative to `e^{tilt k}`."""
     mass = mass_between(tables, t, kind, low, high)
     return np.log(mass) + tables.tilt[t] * (low - k) if mass > 0 else -np.inf
 
 
 @njit(cache=True)
 def entering(k, least, most):
-    """Return, for each part, the first and last weight with which it may enter last, if all weights are in `least..most`."""
+    """Return the first and last weight at which each part may get the last trial."""
     lowest, highest = 0.0, np.inf
     for r in range(k.size):
         lowest = max(lowest, k[r] / max(most[r], 1))
@@ -82,7 +82,7 @@ def entering(k, least, most):
 
 @njit(cache=True)
 def enter_events(k, least, most):
-    """Return all events with weights in `least..most`: first and last weight of each part, and the part that enters last.
+    """Return all events with weights in `least..most`: windows of each part, and the part entering last.
 
     Events are `(events, parts)`, in either order of ties in turn; count and weight of the part that enters are `(events, 2)`.
     """
@@ -116,7 +116,7 @@ def _log_event(k, tables, part, count, order, t):
 
 @njit(cache=True)
 def _log_relaxed(k, tables, c, t):
-    """Return an upper bound on the log tilted mass of all events with multiplier c, from slightly wider intervals."""
+    """Return an upper bound on the log tilted mass of all events with multiplier c."""
     out = 0.0
     for r in range(k.size):
         out += log_sum(tables, t, tables.kind[r], k[r], int(k[r] / c), int((k[r] + 1) / c) + 1)
@@ -125,7 +125,7 @@ def _log_relaxed(k, tables, c, t):
 
 @njit(cache=True)
 def _least_tilt(k, tables, ceiling, part, count, order, t):
-    """Return the tilt with the smallest bound on the mass of an event, and the bound; the search starts at tilt t."""
+    """Return the tilt with the smallest bound on an event's mass, and this bound."""
     best = _log_event(k, tables, part, count, order, t) + ceiling[t]
     if best == -np.inf:
         return t, best
@@ -140,7 +140,7 @@ def _least_tilt(k, tables, ceiling, part, count, order, t):
 
 @njit(cache=True)
 def _event_bounds(k, tables, ceiling, part, count, order):
-    """Return bounds on the mass of all events, in the order of their multipliers."""
+    """Return, for each event, the tilt with the smallest bound on its log mass, and this bound."""
     tilt, log_mass = np.empty(part.size, np.int64), np.empty(part.size)
     t = tables.tilt.size // 2
     for e in range(part.size):
@@ -152,7 +152,7 @@ def _event_bounds(k, tables, ceiling, part, count, order):
 
 @njit(cache=True)
 def _scan(k, tables, ceiling, multipliers):
-    """Return approximate bounds on the log mass on a grid of multipliers, each minimised over the tilt."""
+    """Return approximate bounds on the log mass at given multipliers, each minimised over the tilt."""
     out = np.empty(multipliers.size)
     t = tables.tilt.size // 2
     for i in range(multipliers.size):
@@ -168,7 +168,7 @@ def _scan(k, tables, ceiling, multipliers):
 
 @njit(cache=True)
 def _ties_possible(k, part, count):
-    """Return a mask of events in which the entering part can tie with a leaving one."""
+    """Return a mask of the events in which the entering part can tie with another part."""
     out = np.zeros(part.size, np.bool_)
     for e in range(part.size):
         p = k[part[e]]
@@ -242,7 +242,7 @@ def _impossible() -> InfeasibleError:
 
 
 def _left_out(log_mass: Reals, cut: tuple[bool, bool], top: float) -> float:
-    """Return an estimate of the share of events beyond both ends, from the events nearest to the ends.
+    """Return an estimate of the share of events left out at both ends, from the events near them.
 
     Bounds fall off at either end at least as fast as they do over the last twentieth.
     """
@@ -254,7 +254,7 @@ def _left_out(log_mass: Reals, cut: tuple[bool, bool], top: float) -> float:
 def _near_events(
     k: Integers, tables: Tables, ceiling: Reals, reach: float
 ) -> tuple[Integers, Integers, tuple[bool, bool]]:
-    """Return events (part, noisy count) in the order of multipliers near the mode, and which ends were cut off."""
+    """Return the events with multipliers near the mode, in order, and which ends were cut off."""
     m, cells = float(k.sum()), k.size
     highest = float((k[k > 0] + 1).min())
     low, high = m / (m + cells + reach), min((m + cells) / max(m - reach, 1.0), highest)
@@ -274,7 +274,7 @@ def _near_events(
 
 
 def _core(k: Integers, tables: Tables, ceiling: Reals, part: Integers, count: Integers, order: int) -> slice:
-    """Return the slice of events with relevant mass, from the bounds of a few hundred of them."""
+    """Return the slice of the events with relevant mass, found from bounds of a few hundred of them."""
     some = np.unique(np.linspace(0, part.size - 1, 400).astype(np.int64))
     _, bound = _event_bounds(k, tables, ceiling, part[some], count[some], np.full_like(some, order))
     near = np.flatnonzero(bound > bound.max() - _DROP)
@@ -284,7 +284,7 @@ def _core(k: Integers, tables: Tables, ceiling: Reals, part: Integers, count: In
 
 
 def _all_zero(k: Integers, tables: Tables, ceiling: Reals) -> tuple[int, float]:
-    """Return index and value of the smallest bound, over tilts, on the log mass of no positive noisy count."""
+    """Return the best tilt and bound on the log mass that no noisy count is positive."""
     bounds = [
         np.log(tables.total[t, tables.kind, 0]).sum() - tables.tilt[t] * k.sum() + ceiling[t]
         for t in range(tables.tilt.size)

@@ -80,7 +80,7 @@ def draw_near_mode(
 
 @njit(cache=True)
 def _draw(k, tables, total, events, running, rng, out, done, tries):
-    """Make up to `tries` proposals; return the number of draws accepted so far, and the number of proposals made."""
+    """Make up to `tries` proposals; return the draws accepted in all, and the proposals made."""
     part, count, order, tilt = events
     noisy = np.empty(k.size, np.int64)
     m = k.sum()
@@ -104,7 +104,7 @@ def _draw(k, tables, total, events, running, rng, out, done, tries):
 
 @njit(cache=True)
 def _draw_noisy(k, tables, part, count, order, t, rng, noisy):
-    """Draw all noisy counts given the event that led to the released mode."""
+    """Draw all noisy counts given the event by which the mode was released."""
     for r in range(k.size):
         if part < 0:
             noisy[r] = 0
@@ -117,7 +117,7 @@ def _draw_noisy(k, tables, part, count, order, t, rng, noisy):
 
 @njit(cache=True)
 def _draw_between(tables, t, kind, low, high, rng):
-    """Draw a noisy count from low..high."""
+    """Draw a noisy count from `low..high` by its tilted masses."""
     left, step, factor, drawn = (
         rng.random() * mass_between(tables, t, kind, low, high),
         tables.step[t],
@@ -136,7 +136,7 @@ def _draw_between(tables, t, kind, low, high, rng):
 
 @njit(cache=True)
 def share_of_order(noisy, k, order):
-    """Return the probability of releasing k given these noisy counts if this order of ties applies, and 0 otherwise."""
+    """Return the probability of releasing k given noisy counts, or 0 if another order of ties applies."""
     enter, leave = -1, -1
     total = trials = 0
     for r in range(k.size):
@@ -156,7 +156,7 @@ def share_of_order(noisy, k, order):
 
 @njit(cache=True)
 def _share_of_ties(noisy, k, enter):
-    """Return the probability that exactly the parts enter that did, if ties are resolved at random."""
+    """Return the probability that those parts enter that did, if ties are resolved at random."""
     inside = tied = 0
     for r in range(k.size):
         entered = k[r] > 0 and products_equal(k[r], noisy[enter], k[enter], noisy[r])
@@ -237,7 +237,7 @@ def posterior_two(
 
 
 def _between(given: tuple[Reals, Reals], released: Reals) -> Reals:
-    """Return the likelihood of pairs of true counts: the table of releases, summed over both noisy counts."""
+    """Return the likelihood of pairs of true counts: a table of releases, summed over both noisy counts."""
     return small_product(small_product(given[0], released), np.ascontiguousarray(given[1].T))
 
 
@@ -260,7 +260,7 @@ def given_true(true: Integers, noisy: Integers, pmf: Reals) -> Reals:
 
 
 def _likelihood_rows(excess: Integers, radius: int) -> Integers:
-    """Return the row of the likelihood that applies to each n* - m, or -1 if m cannot have been released."""
+    """Return the row of the likelihood for each `n* - m`, or -1 where m cannot have been released."""
     inside = np.where(np.abs(excess) > radius, -1, 0)
     if radius == 0:
         return np.where(excess == 0, 3, -1)
@@ -268,7 +268,7 @@ def _likelihood_rows(excess: Integers, radius: int) -> Integers:
 
 
 def log_product(a: Reals, b: Reals) -> Reals:
-    """Return `log(exp(a) @ exp(b))`, computed with scaling by the largest terms.
+    """Return `log(exp(a) @ exp(b))`, scaled by the largest terms.
 
     Parameters
     ----------

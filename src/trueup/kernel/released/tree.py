@@ -1,4 +1,4 @@
-"""Draws of noisy counts given true ones, and of true counts given noisy ones, for multinomial releases on a tree.
+"""Draws of noisy counts given true ones, and of true given noisy ones, for releases on a tree.
 
 Each node v has a true count N_v and a noisy one, of which the release saw a_v = max(n_v, 0) (or a draw
 from the posterior given n_v). The root was released as a_root; each other count k_v as its share of
@@ -38,7 +38,7 @@ _TRIES = 10**6
 
 
 class Weights(NamedTuple):
-    """The law of a weight given the true count, for each kind of node.
+    """The masses of a weight given the true count, for each kind of node.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Weights(NamedTuple):
 
 
 class ReleasedSplits(NamedTuple):
-    """The splits of positive released counts, which are informative.
+    """The splits that released positive counts, which are informative.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ def _log_weight(k, a, u):
 
 @njit(cache=True)
 def factors_of(weights, k, nodes, low, high, rate):
-    """Return log factors of nodes on given windows of weights: base, start and log values, in one array.
+    """Return the log factors of nodes on windows of their weights, in one array.
 
     A weight in a window of one is known; in a longer one it is worth `a^k e^{-rate a}`.
     """
@@ -123,14 +123,14 @@ def _add_masses(weights, kind, a, worth, base, masses):
 
 @njit(cache=True)
 def windows_of(k, nodes, rate, low, high):
-    """Write windows of the weights of nodes given u, which hold all but about 1e-17 of their mass."""
+    """Write the windows of the weights of nodes given u, which contain nearly all of their mass."""
     for v in nodes:
         low[v], high[v] = draw_window(k[v], rate[v])
 
 
 @njit(cache=True)
 def draw_weights(weights, splits, release, k, true, noisy, rate, low, high, rng):
-    """Draw, given true counts, the weights of every split that released a mode, and the rate of every one that released a draw.
+    """Draw the weights of each split that released a mode, and the rate of each that released a draw.
 
     Behind a mode `low = high` hold the weights; behind a draw `rate` holds u at the members of each split, and
     `low = high = 0` where all its weights were zero. `noisy` takes the weights either way. False if none lead
@@ -152,7 +152,7 @@ def draw_weights(weights, splits, release, k, true, noisy, rate, low, high, rng)
 
 @njit(cache=True)
 def _draw_rate(weights, nodes, even, k, true, noisy, rate, low, high, rng):
-    """Draw the weights of a split given true counts and its rate (or all weights 0), then the rate given the weights."""
+    """Draw the weights of a split given true counts and its rate, then the rate given the weights."""
     trials, least, sum_a, log_odds = 0, 0, 0, 0.0
     for v in nodes:
         trials += k[v]
@@ -187,7 +187,7 @@ def _draw_rate(weights, nodes, even, k, true, noisy, rate, low, high, rng):
 
 @njit(cache=True)
 def _draw_mode(weights, nodes, even, release, k, true, noisy, rng):
-    """Draw weights of a split with mode k, given the true counts; return False if no weights are possible."""
+    """Draw weights of a split with mode k given true counts; return False if none are possible."""
     counts, given, kind = k[nodes], true[nodes], weights.kind[nodes]
     part, count, order, log_mass = _events(weights, kind, counts, given, release)
     log_even = -np.inf
@@ -217,7 +217,7 @@ def _draw_mode(weights, nodes, even, release, k, true, noisy, rng):
 
 @njit(cache=True)
 def _events(weights, kind, k, true, release):
-    """Return the events that the true counts allow: the part that enters last, its weight, order of ties, log mass."""
+    """Return the events of a split that are possible given its true counts."""
     width = weights.far.shape[1] // 2
     first, last = entering(k, true - width, true + width)
     orders = 1 if release == SHUFFLED else 2
@@ -247,7 +247,7 @@ def _log_event(weights, kind, k, true, part, count, order):
 
 @njit(cache=True)
 def _log_between(weights, kind, n, low, high):
-    """Return the log probability of the weights low..high given the true count."""
+    """Return the log probability that a weight lies in `low..high` given the true count."""
     width, total = weights.far.shape[1] // 2, 0.0
     for a in range(low if low == 0 else max(low, n - width), min(high, n + width) + 1):
         total += mass(weights, kind, a, n)

@@ -1,4 +1,4 @@
-"""Nonnegative tables of whole numbers from the top of a hierarchy down, each nearest to its estimates.
+"""Nonnegative whole-number tables of a hierarchy, made from the top down near their estimates.
 
 Here: laws of how parents' totals are split among their children, given noisy estimates and a prior of the split.
 
@@ -68,7 +68,7 @@ def grid(most):
 
 @njit(cache=True)
 def log_prior(counts, weights, a):
-    """Return the log of `Gamma(T + a) / (Gamma(a) T!)` times the number of counts that each grid point T represents."""
+    """Return the log prior mass of each grid point T of counts."""
     out = np.empty(counts.size)
     for i in range(counts.size):
         t = counts[i]
@@ -78,7 +78,7 @@ def log_prior(counts, weights, a):
 
 @njit(cache=True)
 def _modes(a, z, v, price):
-    """Return an interval of counts that contains all modes of a child's law.
+    """Return an interval of counts that contains every mode of a child's law.
 
     Where its slope `log((T + a) / (T + 1)) + price - (T - z) / v` is zero: the logarithm is between those of a and of 1, and
     if a is above 1 it falls, so that there is one mode.
@@ -100,7 +100,7 @@ def _modes(a, z, v, price):
 
 @njit(cache=True)
 def _child_law(counts, weights, prior, a, z, v, price, low, high, u):
-    """Return mean, variance, third cumulant and log sum of a child's law, and its draw at quantile u (none if u < 0)."""
+    """Return mean, variance, third cumulant and log sum of a child's law, and its quantile at u."""
     if low >= high:
         return low, 0.0, 0.0, 0.0, low
     s = math.sqrt(v)
@@ -170,7 +170,7 @@ def _normal_quantile(u):
 
 @njit(cache=True)
 def _log_density_at_mean(variance, third):
-    """Return the log density at its mean of a gamma law with given variance and third cumulant (mirrored if negative)."""
+    """Return the log density at its mean of a gamma law with given variance and third cumulant."""
     k = 4.0 * variance**3 / (third * third) if third != 0.0 else math.inf
     if k > 1e4:
         return -0.5 * math.log(variance)
@@ -185,7 +185,7 @@ def _log_density_at_mean(variance, third):
 
 @njit(cache=True)
 def _normal_evidence(x, z, v, a):
-    """Return the log evidence of the concentration `a`, up to a constant, if the children of one parent were normal."""
+    """Return the log evidence of `a` for one parent, up to a constant, if its children were normal."""
     children = z.size
     factor = x / children * (x + children * a) / (1.0 + children * a)
     logs, squares, inverse, gap = 0.0, 0.0, 0.0, 0.0
@@ -200,7 +200,7 @@ def _normal_evidence(x, z, v, a):
 
 
 class Children(NamedTuple):
-    """The children of all parents: each parent's first child `(parents + 1,)`, and estimates, variances, bounds `(children,)`."""
+    """The children of all parents: estimates, variances and bounds, in the order of parents."""
 
     first: np.ndarray
     z: np.ndarray
@@ -210,7 +210,7 @@ class Children(NamedTuple):
 
 
 class GridPrior(NamedTuple):
-    """Grid points of counts, the number of counts that each represents, and log prior masses given a concentration."""
+    """Grid points of counts, the number of counts of each point, and log prior masses at a concentration."""
 
     counts: np.ndarray
     weights: np.ndarray
@@ -218,7 +218,7 @@ class GridPrior(NamedTuple):
 
 
 class ChildLaws(NamedTuple):
-    """Means, variances and draws of the children `(children,)`, which are written in place."""
+    """Means, variances and draws of the counts of children `(children,)`, written in place."""
 
     means: np.ndarray
     spreads: np.ndarray
@@ -227,7 +227,7 @@ class ChildLaws(NamedTuple):
 
 @njit(cache=True)
 def write_laws(children_of, totals, a, points, prices, steps, u, beyond, laws):
-    """Find each parent's multiplier, write the children's laws, and return the log evidence of the concentration `a`.
+    """Write the laws of all children given their parents' totals; return the log evidence of `a`.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def write_laws(children_of, totals, a, points, prices, steps, u, beyond, laws):
 
 @njit(cache=True)
 def evidence(children_of, totals, a, counts, weights, prices):
-    """Return the log evidence of the concentration `a`, summed over all parents; see `write_laws`."""
+    """Return the log evidence of the concentration `a`, summed over all parents."""
     first, z, v, low, high = children_of
     none, means, spreads, draws = np.empty(0), np.empty(z.size), np.empty(z.size), np.empty(z.size)
     total, prior = 0.0, log_prior(counts, weights, a)
