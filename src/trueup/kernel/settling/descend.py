@@ -1,4 +1,4 @@
-"""Histograms on a tree made nonnegative and then whole, one parent at a time from the top, coarse marginals first.
+"""Nonnegative whole-number histograms on a tree, made from the top down, coarse marginals first.
 
 Given a settled parent, its children's estimates from their subtrees become `t_c = z_c + V_c U^+ (x_p - s)`. They are
 settled along a sequence of nested marginals (the total, ..., every cell): for each of them the nearest
@@ -71,7 +71,7 @@ def settling_sequence(
 
 @dataclass(frozen=True)
 class SettledTables:
-    """Histograms (nodes, n) by level that are nonnegative and whole, with figures on how they were made so.
+    """Nonnegative whole-number histograms (nodes, n) by level, with figures on how they were made.
 
     `residual` is the largest optimality residual of a projection (counts); `misplaced` the units for which rounding
     found no place (0: every sum is exact); `relaxed` the parents whose coarse marginals could not be settled first;
@@ -205,12 +205,12 @@ def settle(
 
 
 def finer_than(fixed: Marginal, chain: Sequence[Marginal]) -> list[Marginal]:
-    """Return the marginals of a chain that are finer than a marginal with known tables."""
+    """Return those marginals of a chain that are finer than a marginal whose tables are known."""
     return [m for m in chain if refines(m, fixed) and not refines(fixed, m)]
 
 
 def node_keys(seeds: np.ndarray, level: int, nodes: np.ndarray) -> np.ndarray:
-    """Return keys (seeds * nodes,) that break ties at nodes of a level by identity, not by position.
+    """Return keys (seeds * nodes,) that break ties by a node's identity instead of its position.
 
     Examples
     --------
@@ -231,19 +231,19 @@ class _Result:
 
     @classmethod
     def given(cls, x: np.ndarray) -> _Result:
-        """Return a result that consists of known tables."""
+        """Return the result of a level whose tables are known."""
         return cls(x, np.zeros(1), np.zeros(1, np.int64), 0)
 
     @classmethod
     def joined(cls, parts: Sequence[_Result]) -> _Result:
-        """Return the results of consecutive pieces of a level as one result."""
+        """Return the results of successive runs of parents as one result of the level."""
         x, residual, misplaced = (
             np.concatenate([getattr(p, name) for p in parts]) for name in ("x", "residual", "misplaced")
         )
         return cls(x, residual, misplaced, max(p.iterations for p in parts), sum(p.relaxed for p in parts))
 
     def at(self, rows: np.ndarray, size: int) -> _Result:
-        """Return the result with its tables as some of `size` rows, and zeros in all other rows."""
+        """Return the result with its tables in the given rows of a larger array, and zeros elsewhere."""
         if rows.size == size:
             return self
         x = np.zeros((size, self.x.shape[1]), self.x.dtype)
@@ -258,7 +258,7 @@ def _with_fallback(
     how: Settling,
     zeros: np.ndarray | None,
 ) -> _Result:
-    """Return tables from posterior means if requested, or else along the chain; failed parents are tried along other chains."""
+    """Return tables from posterior means or along the chain; failed parents are tried along other chains."""
     known = not any(v.any() for v in stage.metric.variances)  # then nothing is left to infer
     if how.posterior and how.nonnegative and stage.parents is not None and not known:
         result = stage.settle_at_means(chain if how.integer else short, how, zeros)
@@ -270,7 +270,7 @@ def _with_fallback(
 def _again(
     stage: _Level, result: _Result, how: Settling, zeros: np.ndarray | None, *chains: Sequence[Marginal]
 ) -> _Result:
-    """Make the tables of failed parents again, along other chains of marginals in turn."""
+    """Return the result after the tables of failed parents are made again along other chains in turn."""
     failed = ~(result.residual <= tolerance_for(stage.target, how.tolerance)) | (result.misplaced > 0)
     if not failed.any() or not chains:
         return result
@@ -285,7 +285,7 @@ def _again(
 
 @dataclass(frozen=True)
 class _Level:
-    """One level below parents with known tables: the tables to be made, and their metric."""
+    """One level of a tree below parents with known tables: estimates, their metric and bounds."""
 
     metric: Metric
     estimates: np.ndarray  # (nodes, n)
@@ -314,7 +314,7 @@ class _Level:
         return cls(metric, estimates, parents, keys, lower, upper, fixed)
 
     def pieces(self) -> Iterator[tuple[np.ndarray, slice]]:
-        """Yield runs of parents whose children have few cells in all, with the rows of these children."""
+        """Yield runs of parents whose children have few cells in all, with the rows of the children."""
         last = np.append(self.metric.first, self.metric.rows)
         cells = last * self.estimates.shape[1]
         start = 0
@@ -324,7 +324,7 @@ class _Level:
             start = stop
 
     def of_parents(self, keep: np.ndarray) -> tuple[_Level, np.ndarray]:
-        """Return the level for some of its parents, and the rows of their children."""
+        """Return the level below some of its parents only, and the rows of these parents' children."""
         metric, rows = self.metric.of_parents(keep)
         parents = None if self.parents is None else self.parents[keep]
         keys = None if self.keys is None else self.keys[rows]
@@ -336,18 +336,18 @@ class _Level:
     def from_marginals(
         self, marginals: Sequence[Marginal], zeros: np.ndarray | None, tolerance: float
     ) -> _Level:
-        """Return the level with estimates made nonnegative, marginal by marginal; unchanged where that fails."""
+        """Return the level with nonnegative estimates; where that fails, its estimates are unchanged."""
         x, residual, _ = settle_marginals(self.metric, self.estimates, marginals, zeros, tolerance)
         found = residual <= tolerance_for(self.estimates, tolerance)
         return replace(self, estimates=np.where(found[:, None], x, self.estimates))
 
     @cached_property
     def target(self) -> np.ndarray:
-        """Return least-squares tables (nodes, n) given the parents' tables."""
+        """Return the least-squares tables (nodes, n) that add up to the parents' tables."""
         return self.estimates if self.parents is None else self.metric.tie(self.estimates, self.parents)
 
     def settle(self, chain: Sequence[Marginal], how: Settling, zeros: np.ndarray | None) -> _Result:
-        """Fit or draw the tables of nested marginals, each given those before it."""
+        """Fit or draw the tables of a chain of nested marginals, each given the marginals before it."""
         parents = np.zeros(self.metric.counts.size, np.int64)
         worst, misplaced, iterations = np.zeros(parents.size), parents, 0
         coarse, x = self.fixed, np.zeros(0)
@@ -414,12 +414,12 @@ class _Level:
         return _Result(x, self._within(chain[-1], x, worst), misplaced, 0)
 
     def _most(self, marginal: Marginal) -> np.ndarray | None:
-        """Return upper bounds (nodes, cells) on a marginal's table; None if coarser marginals imply all of them."""
+        """Return upper bounds (nodes, cells) on a marginal's table, or None if there are none."""
         negative = None if self.upper is None else self.upper.of(marginal)
         return None if negative is None else -negative
 
     def _within(self, finest: Marginal, x: np.ndarray, worst: np.ndarray) -> np.ndarray:
-        """Return every parent's residual, infinite if a table of its children exceeds an upper bound."""
+        """Return every parent's residual; it is infinite if a child's table exceeds an upper bound."""
         if self.upper is None:
             return worst
         for marginal in self.upper.marginals:
@@ -437,7 +437,7 @@ class _Level:
         spreads: np.ndarray,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        """Return draws of the cells and of the tables' totals, each with variances."""
+        """Return draws of the cells and of the tables' totals, with variances for fitting them."""
         draws = drawn_cells(means, variances, rng)
         totals = drawn_cells(means.sum(axis=1), spreads, rng)
         if (failed := np.isnan(found[:, 0])).any():
@@ -448,7 +448,7 @@ class _Level:
         return draws, variances, (totals[:, None], spreads[:, None] + SLACK)
 
     def _given(self) -> tuple[Metric, np.ndarray]:
-        """Return the metric and the least-squares tables, given the parents' tables and any marginal with known tables."""
+        """Return metric and least-squares tables, given parents' tables and known tables of a marginal."""
         if self.fixed is None or self.parents is None:
             return self.metric, self.target
         domain = self.metric.domain
@@ -457,7 +457,7 @@ class _Level:
         return metric, metric.tie(tables, self.parents)
 
     def _stage(self, marginal: Marginal, coarse: Coarse | None, zeros: np.ndarray | None) -> SettlingStage:
-        """Return the tables and the metric of one marginal, given the coarser marginal and the parents' tables."""
+        """Return the task of making one marginal's tables, given the coarser marginal and the parents."""
         domain = self.metric.domain.coarsened(marginal)
         variances = tuple(self.metric.of_marginal(marginal, c) for c in domain.components)
         groups = cell_groups(marginal)

@@ -1,4 +1,4 @@
-"""Nonnegative histograms nearest to estimates under every parent of a level, in the metric of their covariance.
+"""Nonnegative histograms nearest to estimates in the metric of their covariance, parent by parent.
 
     minimise  sum_c (x_c - t_c)' V_c^+ (x_c - t_c)   over   sum_c x_c = x_p,  u_c >= x_c >= 0
 
@@ -38,7 +38,7 @@ BATCH = 8  # iterations between two checks of convergence
 
 @dataclass(frozen=True)
 class Metric:
-    """Covariances (children or 1, D, D) of every component of a domain.
+    """The covariances (children or 1, D, D) of children's estimates in every component of a domain.
 
     `first` says where each parent's children start among the rows; `tied` whether they must keep their sum (the
     root has no parent).
@@ -56,18 +56,18 @@ class Metric:
         return np.diff(np.append(self.first, self.rows))
 
     def sums(self, x: np.ndarray) -> np.ndarray:
-        """Sum rows over the children of every parent; a single row stands for all."""
+        """Return the sums of rows over each parent's children; a single row stands for all children."""
         if x.shape[0] == 1 and self.rows > 1:
             return self.counts.reshape(-1, *(1,) * (x.ndim - 1)) * x
         return np.add.reduceat(x, self.first, axis=0)
 
     @cached_property
     def inverse(self) -> tuple[np.ndarray, ...]:
-        """Return the pseudo-inverse `U^+` of the sum U of the children's covariances, for every parent and component."""
+        """Return the pseudo-inverse of the sum of each parent's children's covariances, by component."""
         return tuple(pseudo_inverse(self.sums(v)) for v in self.variances)
 
     def largest(self) -> np.ndarray:
-        """Return the largest eigenvalue of every child's covariance, over all components."""
+        """Return the largest eigenvalue of each child's covariance over all components."""
         tops = [v[:, 0, 0] if v.shape[-1] == 1 else np.linalg.eigvalsh(v)[:, -1] for v in self.variances]
         return np.max([np.broadcast_to(t, self.rows) for t in tops], axis=0)
 
@@ -78,7 +78,7 @@ class Metric:
         return matrix @ self.variances[fine] @ matrix.T
 
     def knows(self, marginal: Marginal) -> bool:
-        """Return True if a marginal's tables have practically no variance."""
+        """Return True if the tables of a marginal have practically no variance."""
         components = self.domain.coarsened(marginal).components
         largest = max(float(np.abs(v).max(initial=0.0)) for v in self.variances)
         own = max(float(np.abs(self.of_marginal(marginal, c)).max(initial=0.0)) for c in components)
@@ -92,7 +92,7 @@ class Metric:
         return np.array([(c.start, c.dense, c.columns, a) for c, a in zip(parts, at, strict=True)])
 
     def tie(self, tables: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Return the tables nearest to given ones at which the children of every parent sum to `sums`."""
+        """Return the tables nearest to given ones whose sums over each parent's children are `sums`."""
         gap = self.domain.forward(sums - self.sums(tables))
         moved = np.empty_like(tables)
         for component, v, inverse in zip(self.domain.components, self.variances, self.inverse, strict=True):
@@ -101,14 +101,14 @@ class Metric:
         return tables + self.domain.backward(moved)
 
     def of_parents(self, keep: np.ndarray) -> tuple[Metric, np.ndarray]:
-        """Return the metric for some of the parents, and the rows of their children."""
+        """Return the metric of the children of some parents, and the rows of these children."""
         counts = self.counts[keep]
         first = np.cumsum(counts) - counts
         rows = np.repeat(self.first[keep] - first, counts) + np.arange(counts.sum())
         return self._of(rows, first), rows
 
     def of_rows(self, keep: np.ndarray) -> tuple[Metric, np.ndarray]:
-        """Return the metric for some of the rows, and the parents of these rows."""
+        """Return the metric of some of the children, and the parents of these children."""
         owner = np.repeat(np.arange(self.first.size), self.counts)[keep]
         parents, first = np.unique(owner, return_index=True)
         return self._of(keep, first), parents
@@ -119,7 +119,7 @@ class Metric:
 
 
 def tolerance_for(tables: np.ndarray, tolerance: float = TOLERANCE) -> float:
-    """Return a tolerance (counts) for tables of that size.
+    """Return a tolerance (counts) that suits the size of the counts in tables.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def tolerance_for(tables: np.ndarray, tolerance: float = TOLERANCE) -> float:
 
 @njit(cache=True)
 def _weigh(w, v, components, place, result):
-    """Write one histogram's coefficients times their covariances (flat, D x D each) to `result`."""
+    """Write a histogram's coefficients, multiplied by their covariances (D, D), to `result`."""
     for c in range(components.shape[0]):
         start, dense, columns, at = components[c]
         if dense == 1:
@@ -148,7 +148,7 @@ def _weigh(w, v, components, place, result):
 
 @njit(cache=True)
 def _dual_change(multipliers, v, inverse, tied, components, layout, x, scratch):
-    """Compute the change `x` of a parent's children's tables (children, n) that multipliers of the cells cause."""
+    """Compute the change `x` of children's tables (children, n) at given multipliers of the cells."""
     axes, codes, pointer, place = layout
     total, price, run = scratch
     total[:] = 0.0
@@ -170,7 +170,7 @@ def _dual_change(multipliers, v, inverse, tied, components, layout, x, scratch):
 
 @njit(cache=True)
 def _residual(x, multipliers, held, most, largest):
-    """Return the largest violation of a bound or of complementarity (counts); infinite for NaN."""
+    """Return the largest violation of a bound or of complementarity (counts), or infinity if x has NaN."""
     worst = 0.0
     for c in range(x.shape[0]):
         for k in range(x.shape[1]):
@@ -185,7 +185,7 @@ def _residual(x, multipliers, held, most, largest):
 
 
 class Targets(NamedTuple):
-    """Children's tables, structural zeros, upper bounds (none if empty), and the result, each `(rows, n)`."""
+    """The tables of children with structural zeros and upper bounds, and the projected tables (rows, n)."""
 
     tables: np.ndarray
     held: np.ndarray
@@ -206,7 +206,7 @@ class ChildSpread(NamedTuple):
 
 @njit(cache=True)
 def _project(targets, spread, tolerance, limit):
-    """Run accelerated projected gradient steps on the multipliers of one parent's children; return residual and iterations."""
+    """Project the tables of one parent's children by accelerated gradients; return residual and steps."""
     tables, held, most, x = targets
     v, inverse, tied, largest, components, layout = spread
     children, n = tables.shape
@@ -269,7 +269,7 @@ def nearest_nonnegative(
     tolerance: float = TOLERANCE,
     most: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the nearest tables without negative cells, separately for every parent.
+    """Return the nonnegative tables nearest to given ones, separately for the children of every parent.
 
     Parameters
     ----------

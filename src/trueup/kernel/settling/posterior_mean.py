@@ -1,4 +1,4 @@
-"""Posterior means of the children of a settled parent under Dirichlet-multinomial splits.
+"""Posterior means of the tables of a parent's children under Dirichlet-multinomial splits.
 
 Given the parent's table X, its children's totals T_c are split by a Dirichlet-multinomial law with concentration `a`, and
 each child's cells given its total spread around the parent's composition `p = X / sum X`, cell i with a concentration
@@ -73,7 +73,7 @@ MAX_MULTIPLIER_STEP = 1.0  # step of a multiplier, and of the log of a concentra
 
 @njit(cache=True, error_model="numpy")
 def _mode(mean, variance, alpha, beta):
-    """Return approximate mode and spread of `Gamma(x + alpha) / Gamma(x + beta) N(x; mean, variance)`."""
+    """Return the approximate mode and spread of `Gamma(x + alpha) / Gamma(x + beta) N(x; mean, variance)`."""
     x = top = max(mean, 0.0) + max(0.0, variance * math.log(alpha / beta))
     curvature = 1.0 / variance
     for _ in range(10):
@@ -87,7 +87,7 @@ def _mode(mean, variance, alpha, beta):
 
 @njit(cache=True, error_model="numpy")
 def _trigammas(x, b):
-    """Return `sum_{j < x} 1 / (b + j)^2`, with the Euler-Maclaurin formula for terms from 64 on."""
+    """Return the sum `sum_{j < x} 1 / (b + j)^2`, by the Euler-Maclaurin formula from term 64 on."""
     total, j = 0.0, 0.0
     while j < min(x, 64.0):
         total += 1.0 / ((b + j) * (b + j))
@@ -158,7 +158,7 @@ def ratio_moments(mean, variance, alpha, beta):
 
 @njit(cache=True, error_model="numpy")
 def _include(s, m, column, variance, tau, nu, at):
-    """Update a child's covariance and mean after a change of one cell's site by `tau` (precision) and `nu` (shift)."""
+    """Update a child's covariance and mean for a changed precision and shift of one cell's site."""
     k = 1.0 / (1.0 + tau * variance)
     shift = k * (nu - tau * at)
     for i in range(m.size):
@@ -171,7 +171,7 @@ def _include(s, m, column, variance, tau, nu, at):
 
 @njit(cache=True, error_model="numpy")
 def _site(variance, mean, tau, nu, alpha):
-    """Return a site's new precision and shift, given mean and variance along it, and the posterior means of digammas."""
+    """Return a site's new precision and shift, and posterior means of the derivatives of its factor."""
     free = 1.0 / variance - tau
     if free <= 0.0:
         return tau, nu, (0.0, 0.0)
@@ -205,7 +205,7 @@ def _invert(q):
 
 @njit(cache=True, error_model="numpy")
 def _covariance(cells, q, components, form):
-    """Return the covariance matrix of the open cells, given that all other cells are zero."""
+    """Return the covariance of the open cells, given that all other cells are zero."""
     f = cells.size
     out = np.empty((f, f))
     for i in range(f):
@@ -217,7 +217,7 @@ def _covariance(cells, q, components, form):
 
 @njit(cache=True, error_model="numpy")
 def _begin(base, pull, tau, nu, s, m):
-    """Compute a child's covariance `s` and mean `m` from its estimates' covariance, the multipliers, and the cells' sites."""
+    """Compute a child's covariance `s` and mean `m` from its estimates and the sites of its cells."""
     n = m.size
     copy_table(s, base)
     copy_line(m, base @ pull)
@@ -228,7 +228,7 @@ def _begin(base, pull, tau, nu, s, m):
 
 @njit(cache=True, error_model="numpy")
 def _propagate(s, m, tau, nu, shares, size, kappa, evidence):
-    """Update the site of every cell of a child once, and add the derivatives of the log evidence."""
+    """Update each cell's site of a child once, and add the derivatives of the log evidence."""
     for i in range(m.size):
         if s[i, i] <= 1e-9:
             continue
@@ -261,7 +261,7 @@ def total_weights(base, shares, spread):
 
 @njit(cache=True, error_model="numpy")
 def _totals(estimates, precisions, sum_, a, multiplier, weights, means, variances, evidence):
-    """Compute posterior means and variances of the children's totals, which add up to `sum_`; return the multiplier."""
+    """Compute posterior means and variances of the children's totals; return the multiplier."""
     for _ in range(TOTALS):
         evidence[:2] = 0.0
         for c in range(means.size):
@@ -280,7 +280,7 @@ def _totals(estimates, precisions, sum_, a, multiplier, weights, means, variance
 
 @njit(cache=True, error_model="numpy")
 def _raised(value, slope, fall, median, spread):
-    """Return a concentration after a Newton step in its log, given two derivatives of the log evidence."""
+    """Return a concentration after one Newton step in its log."""
     held = 1.0 / (spread * spread)
     up = value * slope - (math.log(value) - math.log(median)) * held
     bend = value * value * fall - value * slope + held
@@ -290,7 +290,7 @@ def _raised(value, slope, fall, median, spread):
 
 @njit(cache=True, error_model="numpy")
 def _estimate(bases, gradient, shares, there, sizes, kappa, estimates, precisions):
-    """Compute generalised least-squares estimates of the children's totals, given how their cells vary."""
+    """Compute generalised least-squares estimates of children's totals from estimates of their cells."""
     weights, precision = (
         np.empty((2 * TOTAL_POWERS_OF_FOUR + 1, shares.size)),
         np.zeros(2 * TOTAL_POWERS_OF_FOUR + 1),
@@ -315,7 +315,7 @@ def _bounded(x, most):
 
 @njit(cache=True, error_model="numpy")
 def _stand_out(sizes, variances, total, drift, times, weights):
-    """Compute each child's total relative to the mean total of its siblings, and each child's share of the multipliers."""
+    """Compute each child's total relative to its siblings, and the child's share of the multipliers."""
     moved = 0.0
     for c in range(sizes.size):
         times[c] = sizes[c] * (sizes.size - 1) / max(total - sizes[c], 1.0)
@@ -327,7 +327,7 @@ def _stand_out(sizes, variances, total, drift, times, weights):
 
 @njit(cache=True, error_model="numpy")
 def _hold(s, m, size, times, far):
-    """Move a child's cells towards the sum `size`, in the metric of their covariance."""
+    """Move a child's cells towards the sum `size`, in proportion to their covariances with the sum."""
     along = row_sums(s)
     whole = along.sum()
     if whole > 0.0:
@@ -336,7 +336,7 @@ def _hold(s, m, size, times, far):
 
 @njit(cache=True, error_model="numpy")
 def _learn(a, children, total, evidence, hyper):
-    """Return the concentration of the totals after one Newton step, from posterior means of digammas and trigammas."""
+    """Return the concentration of the totals after one Newton step from posterior means."""
     parts = children * a
     slope = evidence[0] - children * (digamma(total + parts) - digamma(parts))
     fall = evidence[1] - children * children * _trigammas(total, parts)
@@ -345,7 +345,7 @@ def _learn(a, children, total, evidence, hyper):
 
 @njit(cache=True, error_model="numpy")
 def _learn_cells(kappa, common, slopes, hyper):
-    """Update the cells' concentrations by one step each, and return their median.
+    """Update the concentration of each cell by one step, and return their median.
 
     One Newton step in all logs, `d_i = log kappa_i - log common` normal: with slope g_i and curvature h_i by log kappa_i
     and w = 1 / spread^2, the best d_i given the median's step leave it a slope of `(g_i + h_i d_i) w / (h_i + w)` and a
@@ -366,7 +366,7 @@ def _learn_cells(kappa, common, slopes, hyper):
 
 @njit(cache=True, error_model="numpy")
 def _subtract_child(mean, weight, s, left, metric):
-    """Subtract a child's means from the remaining sums, and add its weighted covariance to the metric."""
+    """Subtract a child's means from the parent's remaining sums, and add the child's covariance."""
     for i in range(left.size):
         left[i] -= mean[i]
         for j in range(left.size):
@@ -375,7 +375,7 @@ def _subtract_child(mean, weight, s, left, metric):
 
 @njit(cache=True, error_model="numpy")
 def _share_left(s, weights, left, means, variances):
-    """Divide what is left of the parent's cells among the children by their covariances, and write the cells' variances."""
+    """Divide what remains of the parent's cells among the children, and write the cells' variances."""
     for c in range(means.shape[0]):
         moved = s[c] @ left
         for i in range(left.size):
@@ -385,7 +385,7 @@ def _share_left(s, weights, left, means, variances):
 
 @njit(cache=True, error_model="numpy")
 def _move_sites(sizes, kappa, before, nu, leans):
-    """Shift the site of every cell by the change of the tilt that the cell's new concentration causes."""
+    """Shift every cell's site by the change of tilt that the cell's new concentration causes."""
     for c in range(nu.shape[0]):
         size = max(sizes[c], MIN_CHILD_TOTAL)
         for i in range(nu.shape[1]):
@@ -396,7 +396,7 @@ def _move_sites(sizes, kappa, before, nu, leans):
 
 @njit(cache=True, error_model="numpy", inline="always")
 def _parent(cells, sums, gradient, q, components, form, hyper, means, variances, spreads):
-    """Compute posterior means and variances (children, open cells) of one parent; return its concentrations."""
+    """Compute posterior means and variances of the cells of a parent's children; return concentrations."""
     children, n = gradient.shape
     if children == 1:
         copy_line(means[0], sums)
@@ -468,7 +468,7 @@ def _finite(m, v):
 
 
 class _Means(NamedTuple):
-    """Means and variances of the cells `(rows, n)`, variances of totals `(rows,)`, concentrations `(parents, 2)`."""
+    """Posterior means and variances of cells (rows, n), and concentrations (parents, 2)."""
 
     means: np.ndarray
     variances: np.ndarray
@@ -478,7 +478,7 @@ class _Means(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def _parents(sums, open_, gradient, q, components, form, first, hyper, out):
-    """Write the posterior means of every parent's children; see `_Means`."""
+    """Write the posterior means of the children of every parent to `out`."""
     means, variances, spreads, found = out
     for p in range(first.size - 1):
         cells, row, children = np.flatnonzero(open_[p]), first[p], first[p + 1] - first[p]
@@ -509,7 +509,7 @@ def _parents(sums, open_, gradient, q, components, form, first, hyper, out):
 def posterior_means(
     metric: Metric, tables: np.ndarray, sums: np.ndarray, hyper: Hyperprior = HYPERPRIOR
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return posterior means of every parent's children.
+    """Return the posterior means of the tables of every parent's children.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tables of one marginal, made nonnegative and whole given the parents' tables and a coarser marginal.
+"""Nonnegative whole-number tables of one marginal, given the parents' tables and a coarser marginal.
 
 Tables without a parent: their totals and measured marginals are settled before any cell is held at zero.
 Cells below zero that are held at zero lift what they belong to, and the more cells the further: of 384 cells that share
@@ -34,7 +34,7 @@ from trueup.kernel.settling.two_way import nearest_two_way
 
 @dataclass(frozen=True)
 class Coarse:
-    """A coarser marginal with known counts."""
+    """A coarser marginal and the known counts of its tables."""
 
     marginal: Marginal
     counts: np.ndarray  # (rows, families)
@@ -47,7 +47,7 @@ class Coarse:
     def given(
         self, domain: Domain, variances: tuple[np.ndarray, ...], tables: np.ndarray
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Return covariances and tables that are conditioned on the coarser marginal's counts."""
+        """Return covariances and tables of a marginal given the coarser marginal's counts."""
         coefficients, narrowed = domain.forward(tables), list(variances)
         own = domain.coarsened(self.marginal)
         known = {c.contrast: c.view(part) for part in [own.forward(self.counts)] for c in own.components}
@@ -60,7 +60,7 @@ class Coarse:
         return tuple(narrowed), domain.backward(coefficients)
 
     def determined(self, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return a mask of the rows that the coarser counts determine, and tables (rows, m) that are right for these rows."""
+        """Return a mask of the rows that the coarser counts determine, and the tables of these rows."""
         open_cells = (~held).astype(np.int64)
         choice = marginalise(open_cells, self.marginal)
         known = ((choice == 1) | (self.counts == 0)).all(axis=1)
@@ -69,7 +69,7 @@ class Coarse:
 
 @dataclass(frozen=True)
 class SettlingStage:
-    """Tables (rows, m) that are to be made nonnegative and whole, with the sums and constraints that they must satisfy.
+    """Tables (rows, m) of one marginal to make nonnegative and whole, with their sums and constraints.
 
     `sums` (parents, m) are the parents' tables, None at the root; `zeros` cells that are zero by definition; `keys`
     (rows,) settle ties of rounding; `most` (rows, m) upper bounds.
@@ -84,7 +84,7 @@ class SettlingStage:
     most: np.ndarray | None = None
 
     def above(self, least: np.ndarray) -> SettlingStage:
-        """Return the stage with bounds (rows, m) subtracted from tables and sums."""
+        """Return the tables, sums and bounds after subtracting lower bounds (rows, m)."""
         sums = None if self.sums is None else self.sums - self.metric.sums(least)
         coarse = self.coarse
         if coarse is not None:
@@ -94,7 +94,7 @@ class SettlingStage:
 
     @property
     def held(self) -> np.ndarray | None:
-        """Return a mask of cells that must be zero, by definition, by a bound, or because a sum over them is zero."""
+        """Return a mask of the cells that must be zero by definition, by a bound, or by a sum of zero."""
         empty = [] if self.zeros is None else [self.zeros]
         if self.most is not None:
             empty.append(self.most <= 0)
@@ -105,7 +105,7 @@ class SettlingStage:
         return np.logical_or.reduce(empty) if empty else None
 
     def nearest(self, tolerance: float) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the nearest nonnegative tables, every parent's residual, and the largest number of iterations."""
+        """Return the nearest nonnegative tables, every parent's residual, and the most iterations used."""
         held = self.held
         if held is None or self.coarse is None:
             found = nearest_nonnegative(self.metric, self.tables, held, tolerance, self.most)
@@ -115,7 +115,7 @@ class SettlingStage:
         return x if held is None else np.where(held, 0.0, x), *found[1:]
 
     def tied(self, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the nonnegative tables nearest under each cell's own variance (rows, m), and every parent's residual."""
+        """Return the nearest nonnegative tables for independent cells, and every parent's residual."""
         assert self.sums is not None
         first = np.append(self.metric.first, self.metric.rows)
         if self.coarse is None:
@@ -126,7 +126,7 @@ class SettlingStage:
     def _after_the_forced(
         self, coarse: Coarse, held: np.ndarray, tolerance: float
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the nearest tables; only rows that are not yet determined are projected, after subtracting all others."""
+        """Return the nearest tables, of which only the rows that are not yet determined are projected."""
         known, forced = coarse.determined(held)
         x, rest, steps = np.where(known[:, None], forced, 0.0), np.flatnonzero(~known), 0
         left = None if self.sums is None else self.sums - self.metric.sums(x)
@@ -141,7 +141,7 @@ class SettlingStage:
         return x, residual, steps
 
     def rounded(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return whole-number tables that keep the sums, and the number of units of every parent that found no place."""
+        """Return whole-number tables with the same sums, and how many units of each parent found no cell."""
         first = np.append(self.metric.first, self.metric.rows)
         open_ = None if self.zeros is None else ~self.zeros
         if self.most is not None:
@@ -165,7 +165,7 @@ def settle_marginals(
     zeros: np.ndarray | None = None,
     tolerance: float = TOLERANCE,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return nonnegative tables whose marginals are each nearest to their estimates, given the coarser ones.
+    """Return nonnegative tables whose marginals are nearest to their estimates, given coarser marginals.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def settle_marginals(
 
 
 def ordered(marginals: Sequence[Marginal]) -> list[Marginal]:
-    """Return distinct marginals, coarsest first.
+    """Return distinct marginals in order, from the coarsest to the finest.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def ordered(marginals: Sequence[Marginal]) -> list[Marginal]:
 
 
 def _settled(metric: Metric, tables: np.ndarray, marginal: Marginal, held: np.ndarray, tolerance: float):
-    """Return the nearest nonnegative tables of a marginal, every row's residual, and the largest number of iterations."""
+    """Return a marginal's nearest nonnegative tables, each row's residual, and the most iterations used."""
     domain = metric.domain.coarsened(marginal)
     variances = tuple(metric.of_marginal(marginal, c) for c in domain.components)
     groups = cell_groups(marginal)
@@ -232,7 +232,7 @@ def _settled(metric: Metric, tables: np.ndarray, marginal: Marginal, held: np.nd
 
 
 def total_of(marginal: Marginal) -> Marginal:
-    """Return the marginal of the same histograms that sums all cells.
+    """Return the marginal that sums all cells of the same histograms.
 
     Examples
     --------
@@ -243,7 +243,7 @@ def total_of(marginal: Marginal) -> Marginal:
 
 
 def drawn_cells(means: np.ndarray, variances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw from gamma laws with these means and variances (counts), in the same shape.
+    """Draw counts from gamma laws with given means and variances.
 
     Examples
     --------
@@ -258,7 +258,7 @@ def drawn_cells(means: np.ndarray, variances: np.ndarray, rng: np.random.Generat
 
 
 def mean_variances(metric: Metric) -> np.ndarray:
-    """Return the cells' average variance (rows, 1) in every row's table (counts squared).
+    """Return the average variance (counts squared) of the cells in each row's table, as (rows, 1).
 
     Examples
     --------
@@ -281,7 +281,7 @@ def drawn_parts(
     held: np.ndarray | None,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Draw a marginal's tables (rows, m), each a split of the coarser marginal's counts.
+    """Draw a marginal's tables (rows, m), each by splitting the counts of the coarser marginal.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ def drawn_parts(
 def drawn_columns(
     metric: Metric, tables: np.ndarray, sums: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw tables (rows, n) of parents' children by splitting each cell of a parent separately.
+    """Draw the tables (rows, n) of children by splitting each cell of their parent separately.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ HYPERPRIOR = Hyperprior()
 
 @njit(cache=True)
 def _tie(first, totals, spreads, low, high, draws):
-    """Move the children of every parent so that they sum to its total, within bounds and in proportion to their variances."""
+    """Move the counts of each parent's children to the parent's total within bounds, by variances."""
     free = np.empty(draws.size, np.int64)
     for p in range(first.size - 1):
         begin, end = first[p], first[p + 1]
@@ -76,7 +76,7 @@ def _tie(first, totals, spreads, low, high, draws):
 
 @njit(cache=True)
 def _round_children(first, totals, low, high, draws):
-    """Round the children of every parent to whole counts that sum to its total, within their bounds if possible."""
+    """Round the counts of each parent's children to its whole total, within bounds if possible."""
     for p in range(first.size - 1):
         carried = 0.0
         for c in range(first[p], first[p + 1]):
@@ -106,7 +106,7 @@ def _few_or_most(t, s):
 
 @njit(cache=True)
 def _exchange(seed, first, z, v, low, high, a, sweeps, draws):
-    """Make Metropolis steps between pairs of children, `sweeps` for each child."""
+    """Make Metropolis steps that exchange counts between pairs of children, `sweeps` for each child."""
     np.random.seed(seed)  # noqa: NPY002
     logs = np.empty(draws.size)
     for p in range(first.size - 1):
@@ -147,7 +147,7 @@ def _exchange(seed, first, z, v, low, high, a, sweeps, draws):
 
 
 class EstimatedSplits:
-    """Children of some parents, with their estimates; the splits of all these parents share one concentration.
+    """The children of several parents with their estimates, split with one common concentration.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class EstimatedSplits:
         self.prices = np.zeros(self.first.size - 1)
 
     def concentrations(self, totals: np.ndarray) -> np.ndarray:
-        """Return posterior probabilities of the values in `CONCENTRATIONS`, given the parents' totals (parents,)."""
+        """Return the posterior probabilities of the values in `CONCENTRATIONS`, given parents' totals."""
         some = self._some()
         prices, logs = np.zeros(some.first.size - 1), np.empty(CONCENTRATIONS.size)
         held = np.asarray(totals, float)
@@ -189,7 +189,7 @@ class EstimatedSplits:
         return chances / chances.sum()
 
     def means(self, totals: np.ndarray, a: float) -> np.ndarray:
-        """Return posterior means (children,) that add up to the totals."""
+        """Return posterior means (children,) of the counts, which add up to the totals."""
         counts = grid(max(float(totals.max(initial=1.0)), 1.0))
         means, spreads, *_ = self._run(totals, a, counts, self.prices, FIRST_STEPS, np.empty(0))
         _tie(self.first, totals, np.maximum(spreads, 1e-9 * ~self.known), self.low, self.high, means)
@@ -211,7 +211,7 @@ class EstimatedSplits:
         return draws
 
     def _some(self) -> EstimatedSplits:
-        """Return the splits of the first parents only, which have at most `ESTIMATION_CHILDREN` children in all."""
+        """Return the splits of the first parents, with at most `ESTIMATION_CHILDREN` children in all."""
         last = max(int(np.searchsorted(self.first, ESTIMATION_CHILDREN, side="right")) - 1, 1)
         if last >= self.first.size - 1:
             return self
@@ -230,7 +230,7 @@ class EstimatedSplits:
 
 
 def drawn_totals(means: np.ndarray, variances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw from normal laws truncated at zero, in the shape of the means (counts), by rejection (Robert 1995).
+    """Draw counts from normal laws truncated at zero, by rejection (Robert 1995).
 
     Examples
     --------
@@ -263,7 +263,7 @@ def tree_draws(
     number: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Draw real-valued counts of all nodes `(number, nodes)` that add up, with a whole-number root.
+    """Draw real-valued counts of all nodes that add up, with a whole number at the root.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ FREE = -1  # a sum that is not prescribed
 
 @njit(cache=True)
 def _cheapest(cost, need, taken):
-    """Mark the `need` cheapest cells of a row as taken (ties by lowest index); return the number of units without a cell."""
+    """Mark the `need` cheapest cells of a row as taken; return how many units found no cell."""
     order = np.argsort(cost, kind="mergesort")
     for k in range(need):
         if k >= cost.size or cost[order[k]] == np.inf:
@@ -37,7 +37,7 @@ def _cheapest(cost, need, taken):
 
 @njit(cache=True)
 def _cheapest_shift(cost, taken, source, target):
-    """Return the least cost of moving a unit from row `source` to row `target`, and its column (-1: impossible)."""
+    """Return the lowest cost of moving a unit from row `source` to row `target`, and its column, or -1."""
     best, at = np.inf, -1
     for j in range(cost.shape[1]):
         if taken[source, j] and not taken[target, j] and cost[target, j] - cost[source, j] < best:
@@ -47,7 +47,7 @@ def _cheapest_shift(cost, taken, source, target):
 
 @njit(cache=True)
 def _nearest_lacking(shift, excess, price, distance, before, done):
-    """Return the nearest row that lacks units, by Dijkstra's algorithm from all rows with too many (-1: none)."""
+    """Return the nearest row that lacks units, or -1, by Dijkstra's algorithm from rows with too many."""
     lines = excess.size
     for i in range(lines):
         distance[i] = 0.0 if excess[i] > 0 else np.inf
@@ -75,7 +75,7 @@ def _nearest_lacking(shift, excess, price, distance, before, done):
 
 @njit(cache=True)
 def _refresh(cost, taken, shift, place, line, moved):
-    """Update the cheapest moves of a unit between rows after one unit was moved."""
+    """Update the cheapest moves between rows after one unit was moved."""
     for k in range(shift.shape[0]):
         if k == line:
             continue
@@ -90,7 +90,7 @@ def _refresh(cost, taken, shift, place, line, moved):
 
 @njit(cache=True)
 def _balance(cost, supply, demand, taken, price):
-    """Solve `transport` with both row and column sums prescribed, and no more rows than columns.
+    """Compute the cheapest 0/1 table with given row and column sums, for no more rows than columns.
 
     Every place takes its cheapest units; then units move between lines along cheapest paths until each line has its own. As
     every place is at its optimum for the lines' sums at the start, and paths are shortest, so is the end.
@@ -158,7 +158,7 @@ def _balance(cost, supply, demand, taken, price):
 
 @njit(cache=True)
 def transport(cost, supply, demand, taken, price):
-    """Compute the cheapest 0/1 table with row sums `supply` and column sums `demand` (`FREE` first entry: not prescribed).
+    """Compute the cheapest 0/1 table with row sums `supply` and column sums `demand`, or one of them.
 
     Writes `taken` (rows, columns) and returns how many units could not be placed (0: exact and optimal). Where both
     sums are prescribed, `price` (rows + columns) proves the optimum: a cell (i, j) is taken at a cost of at most
@@ -189,7 +189,7 @@ def transport(cost, supply, demand, taken, price):
 
 @njit(cache=True)
 def _excess(x, allowed, out, members, price):
-    """Return an upper bound on how far a block's squared distance from x exceeds the smallest possible one.
+    """Return an upper bound on a block's squared distance from x, less the smallest possible one.
 
     With the price `p` of a unit of a cell, all tables t with these sums have the same `sum p t`, so no `sum (t - x)^2`
     is below the sum of the cells' least `(t - x)^2 - p t` plus that: attained at the whole number nearest `x + p / 2`,
@@ -212,7 +212,7 @@ def _excess(x, allowed, out, members, price):
 
 @njit(cache=True)
 def grouped(family, families):
-    """Return the columns ordered by family, and the start of each family."""
+    """Return the columns sorted by family, and where each family starts."""
     ends = np.zeros(families + 1, np.int64)
     for g in family:
         ends[g + 1] += 1
@@ -226,7 +226,7 @@ def grouped(family, families):
 
 @njit(cache=True)
 def _round(x, allowed, first, family, families, row_sums, column_sums, nudge, out, excess):
-    """Round every block, family by family; return the number of misplaced units of each block."""
+    """Round every block of rows, one family of columns at a time; return each block's misplaced units."""
     parents, cells = first.size - 1, x.shape[1]
     free_rows, free_columns = row_sums.shape[0] == 0, column_sums.shape[0] == 0
     missing = np.zeros(parents, np.int64)
@@ -289,7 +289,7 @@ def round_children(
     nudge: np.ndarray | None = None,
     excess: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Round blocks of rows to whole numbers, each block with its own row and column sums.
+    """Round blocks of rows to whole numbers, with the row and column sums given for each block.
 
     Parameters
     ----------
@@ -337,13 +337,13 @@ def round_children(
 
 
 def mixed_keys(keys: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return 64-bit keys mixed with indices: equal keys give equal numbers."""
+    """Return 64-bit keys mixed with indices; equal keys and indices give equal numbers."""
     with np.errstate(over="ignore"):
         return hashed.py_func(index.astype(np.uint64) + np.uint64(1), keys)
 
 
 def nudges(keys: np.ndarray, cells: int) -> np.ndarray:
-    """Return numbers in [0, 1) for every row's key and cell, which break ties by a seed instead of by position.
+    """Return numbers in [0, 1) for every row's key and cell, by which ties are broken.
 
     Examples
     --------

@@ -23,7 +23,7 @@ RANK = 1e-10  # pivots below this share of the largest count as none
 
 
 def entries(domain: Domain) -> tuple[np.ndarray, ...]:
-    """Return the codes, weights, atoms and components of a domain, as `matrix_entry` needs them."""
+    """Return codes, weights, atoms and components of a domain, from which `matrix_entry` computes."""
     k, size = len(domain.axes), max(domain.sizes)
     weight, atom = np.zeros((k, size)), np.zeros((k, size), np.int64)
     for i, axis in enumerate(domain.axes):
@@ -37,7 +37,7 @@ def entries(domain: Domain) -> tuple[np.ndarray, ...]:
 
 @njit(cache=True)
 def matrix_entry(one, other, q, components, form):
-    """Return one entry of a matrix that has blocks q on the components of a domain."""
+    """Return one entry of a matrix over cells that is block diagonal in the components of a domain."""
     codes, weight, atom, atoms, kinds = form
     total = 0.0
     for c in range(components.shape[0]):
@@ -60,7 +60,7 @@ def matrix_entry(one, other, q, components, form):
 
 @njit(cache=True)
 def factorise(a):
-    """Overwrite a positive semidefinite matrix by its Cholesky factor U (upper, and U' below), leaving out tiny pivots.
+    """Overwrite a positive semidefinite matrix by its Cholesky factor U, leaving out tiny pivots.
 
     Rows at a time, here and in `solve_factored`: sums along a row have a fixed order that no processor may take four at a time,
     multiples of a row may be added so.
@@ -89,7 +89,7 @@ def factorise(a):
 
 @njit(cache=True)
 def solve_factored(factor, x):
-    """Solve in place with a factor from `factorise`; unknowns that were left out are zero."""
+    """Solve a system in place with a factor from `factorise`; unknowns that it left out become zero."""
     n = x.size
     for i in range(n):
         x[i] = x[i] / factor[i, i] if factor[i, i] > 0.0 else 0.0
@@ -112,7 +112,7 @@ MAX_NEWTON_STEPS = 1000  # few tables need more than ten; the sweeps alone would
 
 @njit(cache=True)
 def _line(x, v, others, target):
-    """Return the multiplier u at which `sum max(0, x + v (others + u))` equals the target."""
+    """Return the multiplier u of one row or column at which its sum equals the target."""
     near, at = np.inf, -1
     for i in range(x.size):
         if v[i] > 0.0 and -x[i] / v[i] - others[i] < near:
@@ -137,7 +137,7 @@ def _line(x, v, others, target):
 
 @njit(cache=True)
 def _dual_table(x, v, p, q, y):
-    """Compute the table of given multipliers, and return its row and column sums."""
+    """Compute the table `y` at given multipliers, and return its row and column sums."""
     rows, columns = np.zeros(p.size), np.zeros(q.size)
     for i in range(p.size):
         for j in range(q.size):
@@ -149,7 +149,7 @@ def _dual_table(x, v, p, q, y):
 
 @njit(cache=True)
 def _newton(v, y, row_gap, column_gap):
-    """Return a semismooth Newton step: changes of the multipliers of rows and columns."""
+    """Return a semismooth Newton step of the row and column multipliers."""
     if row_gap.size < column_gap.size:
         turned = np.ascontiguousarray(v.T), np.ascontiguousarray(y.T)
         columns, rows = _eliminated(*turned, column_gap, row_gap)
@@ -188,7 +188,7 @@ def _eliminated(v, y, row_gap, column_gap):
 
 @njit(cache=True)
 def _largest_gap(sums, asked):
-    """Replace sums by their residuals, and return the largest absolute residual."""
+    """Replace sums by their differences from those wanted, and return the largest absolute difference."""
     largest = 0.0
     for i in range(sums.size):
         sums[i] = asked[i] - sums[i]
@@ -199,7 +199,7 @@ def _largest_gap(sums, asked):
 
 @njit(cache=True, inline="always")
 def _block(x, v, row_sums, column_sums, y):
-    """Compute one table's nearest nonnegative table `y` with given sums; return the largest error of these sums."""
+    """Compute the nonnegative table `y` nearest to x with given sums; return the largest error of a sum."""
     p, q = np.zeros(x.shape[0]), np.zeros(x.shape[1])
     free = row_sums.size == 0
     total, best = 0.0, np.inf
@@ -263,7 +263,7 @@ def nearest_two_way(
     row_sums: np.ndarray | None = None,
     family: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nearest nonnegative blocks of rows, each block with its own sums.
+    """Return the nonnegative tables nearest to blocks of rows, with sums given for each block.
 
     Parameters
     ----------

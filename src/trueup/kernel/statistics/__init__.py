@@ -1,4 +1,4 @@
-"""Diagnostics of draws, moments of streams, intervals of ratios.
+"""Diagnostics of Markov chains, moments of draws, and confidence sets of ratios.
 
 Here: Fieller's confidence sets for a ratio of two noisy counts: not always intervals.
 """

@@ -60,7 +60,7 @@ def diagnose(draws: NDArray) -> tuple[Reals, Reals]:
 
 
 def diagnose_means(draws: NDArray) -> tuple[Reals, Reals]:
-    """Return R-hat and effective sample sizes of means, in one pass without ranks.
+    """Return R-hat and effective sample sizes of means, without the ranks of draws.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def tail_sizes(draws: NDArray) -> Reals:
 
 
 def r_hat_by_chance(quantities: int, size: float, chains: int = 8) -> float:
-    """Return the value, at least 1.01, that the largest R-hat of converged quantities exceeds in one of a hundred cases.
+    """Return the R-hat, at least 1.01, that converged quantities exceed in one of a hundred runs.
 
     Of `chains` half-chains with `size` effective draws in all, `R^2 - 1` is about `(F - 1) chains / size` with
     `F = chi2 / (chains - 1)`. The usual 1.01 is meant for one quantity.
@@ -145,18 +145,18 @@ def _halves(draws: NDArray) -> NDArray:
 
 
 def _by_quantity(draws: NDArray, as_: type = float) -> NDArray:
-    """Return the draws of each quantity by halves of chains, `(n, halves, draws)`."""
+    """Return the draws of each quantity as `(n, halves, draws)`, by halves of chains."""
     return np.ascontiguousarray(_halves(draws).transpose(2, 0, 1), as_)
 
 
 def _compared_by_sorting(draws: NDArray, table: Reals) -> tuple[Reals, Reals]:
-    """Return R-hat and effective sample size of each quantity, found by sorting the draws (any numbers)."""
+    """Return R-hat and effective sample size of each quantity, by sorting its draws."""
     values = _by_quantity(draws)
     return _r_hats_and_sizes(values, values.reshape(len(values), -1).argsort(axis=1), table)
 
 
 def _compared_counts(draws: NDArray, table: Reals) -> tuple[Reals, Reals] | None:
-    """Return R-hat and effective sample size of each quantity if all are whole numbers in a narrow range; else None."""
+    """Return R-hat and effective sample size of each quantity, or None unless all are close integers."""
     if draws.dtype.kind not in "iu":
         return None
     low = draws.min(axis=(0, 1)).astype(np.int64)
@@ -176,7 +176,7 @@ def _variances(draws: Reals) -> tuple[Reals, Reals]:
 
 @njit(cache=True, error_model="numpy")
 def _r_hats_and_sizes(values, order, table):
-    """Return R-hat and effective sample size of each quantity from the sorted order of its draws and a table of normal scores."""
+    """Return R-hat and effective sample size of each quantity, from the sorted order of its draws."""
     n, many = order.shape
     r_hat, ess = np.empty(n), np.empty(n)
     scores, ranked, away = np.empty(values.shape[1:]), np.empty(many), np.empty(many, np.int64)
@@ -205,7 +205,7 @@ def _r_hats_and_sizes(values, order, table):
 
 @njit(cache=True, error_model="numpy")
 def _tallied(values, widest, table):
-    """Return the results of `_r_hats_and_sizes` for whole numbers `(n, halves, draws)` below `widest`."""
+    """Return R-hat and effective sample size of whole numbers below `widest`, from tallies of each value."""
     n, many = len(values), values[0].size
     r_hat, ess, scores = np.empty(n), np.empty(n), np.empty(values.shape[1:])
     tally, away = np.empty(widest, np.int64), np.empty(widest, np.int64)
@@ -230,7 +230,7 @@ def _tallied(values, widest, table):
 
 @njit(cache=True, error_model="numpy")
 def _ranked(tally, rank):
-    """Return the whole number that stands at a rank of the tallied draws; the smallest draw has rank 0."""
+    """Return the whole number with a given rank among tallied draws; the smallest draw has rank 0."""
     x, left = 0, rank - tally[0]
     while left >= 0:
         x += 1
@@ -240,7 +240,7 @@ def _ranked(tally, rank):
 
 @njit(cache=True, error_model="numpy")
 def _look_up(values, middle, times, tally, table, out):
-    """Write the normal scores of whole numbers to `out`, from their ranks in the tally."""
+    """Write the normal scores of whole numbers to `out`, by their ranks in the tally."""
     scores, first = np.empty(tally.size), 0
     for x in range(tally.size):
         if tally[x] > 0:
@@ -254,7 +254,7 @@ def _look_up(values, middle, times, tally, table, out):
 
 @njit(cache=True, error_model="numpy")
 def _take_scores(ranked, order, table, out):
-    """Write the normal scores of sorted values to the values' original positions; equal values share a mean rank."""
+    """Write the normal scores of sorted values to `out`; equal values get the score of their mean rank."""
     first = 0
     while first < ranked.size:
         last = first
@@ -280,7 +280,7 @@ SUMS = {"reassoc", "contract"}
 
 @njit(cache=True, error_model="numpy", fastmath=SUMS)
 def _pooled_variances(values):
-    """Return the mean variance within halves `(halves, draws)`, and the pooled estimate."""
+    """Return the mean variance within half-chains, and the pooled estimate of the variance."""
     halves, length = values.shape
     within, between, mean = 0.0, 0.0, values.mean()
     for x in values:
@@ -292,7 +292,7 @@ def _pooled_variances(values):
 
 @njit(cache=True, error_model="numpy", fastmath=SUMS)
 def _effective_size(values, within, pooled):
-    """Return the effective sample size by Geyer's initial monotone sequence; halves are centred in place."""
+    """Return the effective sample size of half-chains, which are centred in place, by Geyer's sequence."""
     halves, length = values.shape
     for x in values:
         x -= x.mean()
@@ -314,11 +314,11 @@ def _effective_size(values, within, pooled):
 
 
 def described_draws(draws: NDArray) -> dict[str, float]:
-    """Return the mean and standard deviation of draws as a dict."""
+    """Return a dict of the mean and the standard deviation of draws."""
     return {"mean": float(draws.mean()), "sd": float(draws.std())}
 
 
 def described_slopes(names: tuple[str, ...], slopes: NDArray) -> dict[str, dict[str, dict[str, float]]]:
-    """Return mean and standard deviation of each coefficient from draws `(..., p)`, as a dict; empty if there are none."""
+    """Return a dict of the mean and standard deviation of each coefficient's draws `(..., p)`."""
     found = {name: described_draws(slopes[..., k]) for k, name in enumerate(names)}
     return {"coefficients": found} if found else {}

@@ -1,4 +1,4 @@
-"""Moments and histograms of batches that are discarded; results are added with `+`.
+"""Moments and histograms of batches of draws, which are added up batch by batch.
 
 Sums of powers are central and are combined as in Chan, Golub and LeVeque (1979), to the fourth order as in
 Pebay (2008, "Formulas for robust, one-pass parallel computation of covariances and arbitrary-order
@@ -41,7 +41,7 @@ class Moments:
 
     @classmethod
     def of(cls, batch: NDArray, order: int = 2) -> Moments:
-        """Take the moments of a batch `(b, n)`, of order 2 or 4."""
+        """Return the moments of a batch `(b, n)`, up to order 2 or 4."""
         mean = batch.mean(axis=0, dtype=np.float64)
         deviations = batch - mean
         power, sums = deviations, []
@@ -70,12 +70,12 @@ class Moments:
 
     @property
     def variance(self) -> Reals:
-        """Return `(n,)` unbiased variances."""
+        """Return the unbiased variances `(n,)`."""
         return self.powers[0] / (self.count - 1)
 
     @property
     def error(self) -> Reals:
-        """Return `(n,)` Monte Carlo errors (standard errors) of the means."""
+        """Return the Monte Carlo standard errors `(n,)` of the means."""
         return np.sqrt(self.variance / self.count)
 
 
@@ -105,7 +105,7 @@ class Scatter:
 
     @classmethod
     def of(cls, batch: NDArray) -> Scatter:
-        """Take the moments of a batch `(b, k)`."""
+        """Return the mean and covariance of a batch `(b, k)`."""
         mean = batch.mean(axis=0)
         deviations = batch - mean
         return cls(len(batch), mean, deviations.T @ deviations)
@@ -118,17 +118,17 @@ class Scatter:
 
     @property
     def covariance(self) -> Reals:
-        """Return `(k, k)` unbiased covariances."""
+        """Return the unbiased covariances `(k, k)`."""
         return self.products / (self.count - 1)
 
     @property
     def error_covariance(self) -> Reals:
-        """Return `(k, k)` covariances of the means' Monte Carlo errors."""
+        """Return the covariances `(k, k)` of the Monte Carlo errors of the means."""
         return self.covariance / self.count
 
     @property
     def error(self) -> Reals:
-        """Return `(k,)` Monte Carlo errors (standard errors) of the means."""
+        """Return the Monte Carlo standard errors `(k,)` of the means."""
         return np.sqrt(np.diag(self.error_covariance))
 
 
@@ -142,7 +142,7 @@ BINS = 2 * _SIDE + 1
 
 
 def bins_of(values: NDArray) -> NDArray[np.int64]:
-    """Return the bin of every value, in `0 .. BINS - 1`, after rounding towards zero.
+    """Return the number of each value's bin, `0 .. BINS - 1`; values are rounded towards zero.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def bins_of(values: NDArray) -> NDArray[np.int64]:
 
 
 def value_of(bins: NDArray[np.int64]) -> Reals:
-    """Return the value of a bin's end nearer to zero."""
+    """Return that end of each bin which is nearer to zero."""
     side = np.abs(np.asarray(bins) - _SIDE)
     exponent, step = np.divmod(side - 1, BINS_A_DOUBLING)
     size = np.ldexp(0.5 + step / (2 * BINS_A_DOUBLING), (exponent + _FIRST).astype(np.int32))
@@ -166,13 +166,13 @@ def value_of(bins: NDArray[np.int64]) -> Reals:
 
 
 def histogram(values: NDArray, group: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
-    """Count values `(b, n)` by the group `(n,)` of their cell and by bin; return `(groups, BINS)`."""
+    """Return the counts `(groups, BINS)` of values `(b, n)` by the group of their cell and by bin."""
     index = bins_of(values) + group * BINS
     return np.bincount(index.ravel(), minlength=groups * BINS).reshape(groups, BINS)
 
 
 def histogram_quantiles(counts: NDArray[np.int64], probabilities: NDArray) -> Reals:
-    """Return the smallest values at which each of the `p` probabilities is reached, `(groups, p)`."""
+    """Return quantiles `(groups, p)` of histograms: the smallest values that reach each probability."""
     running = np.cumsum(counts, axis=1)
     wanted = np.ceil(np.multiply.outer(running[:, -1], probabilities))
     return value_of(np.stack([np.searchsorted(row, want) for row, want in zip(running, wanted)]))
