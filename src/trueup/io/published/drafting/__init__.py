@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from trueup.errors import DataError, TrueupError
+from trueup.errors import DataError
 from trueup.files import is_csv, is_parquet, is_workbook
 from trueup.io.published.drafting.above import all_above, write_indented_places
 from trueup.io.published.drafting.apart import of_finest_kind
 from trueup.io.published.drafting.deviations import listed_variances, lists_beside
 from trueup.io.published.drafting.joined import joined
-from trueup.io.published.drafting.kept_sums import way_without_totals, without_totals
-from trueup.io.published.drafting.keys import Draft, Pointers, pointers_of
+from trueup.io.published.drafting.keys import Pointers, pointers_of
 from trueup.io.published.drafting.laws import listed_transitions
 from trueup.io.published.drafting.look import look_at, texts_of
 from trueup.io.published.drafting.lookups import places_looked_up, with_listed_places, without_list
 from trueup.io.published.drafting.seen import SeenTable, is_number
-from trueup.io.published.drafting.sums import sums_missed
+from trueup.io.published.drafting.trial import Drafted
 from trueup.io.published.drafting.written import written
-from trueup.io.published.perturbed import read_perturbed
-from trueup.io.published.perturbed.agreeing import SumsKept, sums_kept
 from trueup.io.published.perturbed.grid import rows_of, sheets_of
-from trueup.model.perturbed import parse_perturbed
-from trueup.noise.laws.undrawn import Exact
-from trueup.noise.perturbed import CountInterval, Rounded
 
-NEAREST, RANDOM = Rounded.name, "random-rounding"
 MOST_NOTES = 100_000
 """Characters of the sheets without a table that are looked through for notes."""
 
@@ -88,8 +80,8 @@ def draft_published(
     level = "area"
     count = "cases"
     """
-    tables = {file: _tables_of(file) for file in files}
-    seen = [table for each in tables.values() for table in each]
+    once = tuple(dict.fromkeys(files))
+    seen = [table for file in once for table in _tables_of(file)]
     if not seen:
         raise DataError(
             "no table was found in the files",
@@ -97,86 +89,72 @@ def draft_published(
             remedy="if numbers stand in the middle of text, write them into cells of their own; or write the spec by hand as "
             "docs/perturbed.md shows, with `skip`, `header` and `below` for the place of the table",
         )
+    found = _with_places(_with_laws(files, seen), files, geography)
+    draft = joined(found.tables, found.pointers)
+    text, known = written(draft, title, found.variances, found.law)
+    columns = (found.pointers.id, found.pointers.parent) if found.pointers else ("", "")
+    read = tuple(dict.fromkeys(entry.seen.file for entry in draft.entries))
+    with TemporaryDirectory() as folder:
+        listed = found.geography
+        if found.places:
+            listed = write_indented_places(Path(folder) / "places.csv", columns, found.places)
+        drafted = Drafted(draft, title, found.law, has_variances=bool(found.variances))
+        trial = drafted.tried(text, [file for file in once if Path(file).name in read], listed)
+    said = tuple(dict.fromkeys([*found.said, *known, *trial.said]))
+    return PublishedDraft(trial.text, said, found.geography, tuple(found.places), columns, read)
+
+
+class _Found(NamedTuple):
+    """The tables of counts in the files, and what lists beside them tell of laws and places.
+
+    Attributes
+    ----------
+    tables
+        The tables of counts.
+    variances, law
+        Variances of the tables' noise, and the law that a list of transitions gives.
+    said
+        Notes on them.
+    geography, pointers
+        The list of places, and its parents.
+    places
+        Places with those above, where a table tells them and no list has them.
+    """
+
+    tables: list[SeenTable]
+    variances: Mapping[str, str]
+    law: str | None
+    said: list[str]
+    geography: str | Path | None = None
+    pointers: Pointers | None = None
+    places: Sequence[tuple[str, str]] = ()
+
+
+def _with_laws(files: Sequence[str | Path], seen: list[SeenTable]) -> _Found:
+    """Return the tables apart from lists of variances and of transitions, and what these say."""
     beside = [*lists_beside(files, seen)]
     seen, variances, noise = listed_variances(beside, seen)
     seen, law, of_law = listed_transitions(beside, seen)
+    return _Found(seen, variances, law, [*noise, *of_law])
+
+
+def _with_places(found: _Found, files: Sequence[str | Path], geography: str | Path | None) -> _Found:
+    """Return the tables with the places of a list: one that is given, one of the files, or one told by the tables."""
     geography, pointers = _places_of(files, geography)
-    listed = places_looked_up(files, seen) if geography is None else None
-    seen, lists = _without_lists(seen, listed.pointers.places if listed else frozenset())
+    listed = places_looked_up(files, found.tables) if geography is None else None
+    seen, said = _without_lists(found.tables, listed.pointers.places if listed else frozenset())
+    places, more = [], []
     if listed:
         pointers, places = listed.pointers, listed.rows
-        seen, said = without_list(seen, listed)
-        lists += said
+        seen, more = without_list(seen, listed)
+    elif geography is None:
+        seen, pointers, places, more = all_above(seen)
+    if pointers:
+        seen = [with_listed_places(table, pointers.places) for table in seen]
     else:
-        seen, pointers, places, said = all_above(seen) if geography is None else (seen, pointers, [], [])
-        lists += said
-    seen = (
-        [with_listed_places(t, pointers.places) for t in seen]
-        if pointers
-        else [of_finest_kind(table) for table in seen]
-    )
-    draft = joined(seen, pointers)
-    text, known = written(draft, title, variances, law)
-    columns = (pointers.id, pointers.parent) if pointers else ("", "")
-    read = tuple(dict.fromkeys(entry.seen.file for entry in draft.entries))
-    undecided = [*noise, *of_law, *lists, *known]
-    try:
-        with TemporaryDirectory() as folder:
-            listed = (
-                write_indented_places(Path(folder) / "places.csv", columns, places) if places else geography
-            )
-            given = [file for file in tables if Path(file).name in read]
-            measured = read_perturbed(parse_perturbed(text), given, listed)
-            laws = {header.law.name for header in measured.headers} - {CountInterval.name}
-            is_known = bool(variances) or _has_errors(draft)
-            added = SumsKept() if is_known else sums_kept(measured, [*laws - {Exact.name}], shown=True)
-            if added.chance < CERTAIN_CHANCE:
-                text, todo = _without_totals(draft, text, title, law)
-                undecided.append(_said_of_added(added, todo))
-                measured = read_perturbed(parse_perturbed(text), given, listed)
-            elif not is_known and (asked := sums_kept(measured, [*laws], shown=True)).chance < OPEN_CHANCE:
-                undecided.append(
-                    f"whether totals were added from the published cells: all {asked.kept} published sums equal those of their "
-                    "published parts. If so, and if values are perturbed, they tell nothing more than the cells and have to be "
-                    f"left out: {way_without_totals(draft)}"
-                )
-        if sums_missed(measured, NEAREST):
-            nearest = rf'name = "{NEAREST}", base = (\d+), ties = "either"'
-            text = re.sub(nearest, r'name = "random-rounding", base = \1', text)
-            undecided.append("sums of parts exclude rounding to the nearest: it is taken to be at random")
-        if not added.kept and (hidden := sums_kept(measured, (NEAREST, RANDOM))).chance < CERTAIN_CHANCE:
-            undecided.append(_said_of_added(hidden, way_without_totals(draft)))
-        if missed := sums_missed(measured, Exact.name):
-            undecided.append(missed.said())
-        undecided += [text for text in getattr(measured.spec, "noted", ()) if "is about the sum" in text]
-    except TrueupError as error:
-        undecided.append(f"as it stands the spec is refused: {error}")
-    return PublishedDraft(text, tuple(dict.fromkeys(undecided)), geography, tuple(places), columns, read)
-
-
-CERTAIN_CHANCE, OPEN_CHANCE = 1e-3, 0.1
-"""Chances of sums that agree, at which totals are taken for added from perturbed cells, and at which it is asked."""
-
-
-def _said_of_added(found: SumsKept, todo: str) -> str:
-    """Return a note that published sums equal the sums of their parts, although the law would make them differ."""
-    return (
-        f"all {found.kept} published sums equal the sums of their published parts, as they would with a chance below "
-        f"{CERTAIN_CHANCE:g} if each were perturbed by itself: they are taken for added from perturbed cells, so that they tell "
-        f"nothing more; {todo}"
-    )
-
-
-def _has_errors(draft: Draft) -> bool:
-    """Return True if a table gives errors or variances beside its values."""
-    return any(entry.seen.errors or entry.seen.variance is not None for entry in draft.entries)
-
-
-def _without_totals(draft: Draft, text: str, title: str, law: str | None) -> tuple[str, str]:
-    """Return the spec without totals, or unchanged if totals cannot be told from cells, and a note on what to do."""
-    if (finest := without_totals(draft)) is None:
-        return text, way_without_totals(draft)
-    return written(finest, title, {}, law)[0], "they are left out"
+        seen = [of_finest_kind(table) for table in seen]
+    said = [*found.said, *said, *more]
+    return found._replace(tables=seen, said=said, geography=geography, pointers=pointers, places=places)
 
 
 def _without_lists(seen: list[SeenTable], places: frozenset[str]) -> tuple[list[SeenTable], list[str]]:

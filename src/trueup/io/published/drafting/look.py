@@ -3,32 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trueup.files import is_parquet
 from trueup.files.source import open_table
+from trueup.io.published.drafting.extent import (
+    below_header,
+    first_of_numbers,
+    header_from,
+    last_of_numbers,
+    lone_cell,
+    values_from,
+)
 from trueup.io.published.drafting.kept_sums import SUM_OF_GROUP, without_repeated_sums
-from trueup.io.published.drafting.panels import numeric_cells, panels_below_pairs, panels_of
+from trueup.io.published.drafting.panels import Panel, panels_below_pairs, panels_of
 from trueup.io.published.drafting.proposals import indent_of
 from trueup.io.published.drafting.roles import sorted_out
 from trueup.io.published.drafting.seen import (
-    YEAR,
     SeenColumn,
     SeenTable,
-    explains_code,
     is_code,
-    is_marked,
-    is_number,
 )
-from trueup.io.published.perturbed.around import DEEPEST, JOINED, column_names
+from trueup.io.published.perturbed.around import JOINED, column_names
 from trueup.io.published.perturbed.columns import text_of
 from trueup.io.published.perturbed.grid import Row, delimiters_of, rows_of
-from trueup.io.published.perturbed.numbers import without_mark
 
 MOST_ROWS = 200_000
 """Rows of a file that are looked at."""
+
+
+class _Layout(NamedTuple):
+    """The rows of a file or sheet, and where its table stands.
+
+    Attributes
+    ----------
+    name, sheet
+        The names of the file and of the sheet.
+    rows, divided
+        All rows, and the sign that divides their cells.
+    pairs
+        The tables below pairs of headings, if there are any.
+    first, top, bottom, last
+        The first row of numbers, the first row of the header, the row below the header, and the last row of numbers.
+    """
+
+    name: str
+    sheet: str | None
+    rows: list[Row]
+    divided: str | None
+    pairs: list[Panel]
+    first: int
+    top: int
+    bottom: int
+    last: int
+
+    def columns(self, header: Sequence[Row], body: Sequence[Row], *, named: bool = True) -> list[SeenColumn]:
+        """Return the columns of some rows below a header."""
+        return _columns(header, body, point=self.divided == ",", named=named)
+
+    def table(self, columns: list[SeenColumn], *, headless: bool) -> list[SeenTable]:
+        """Return the table that some columns are, with the texts above and below all tables; none if nothing is counted."""
+        titles = texts_of((*self.rows[: self.top], *self.rows[self.last + 1 :]), self.divided)
+        return _some(sorted_out(self.name, self.sheet, titles, columns, headless=headless))
 
 
 def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
@@ -37,64 +75,67 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
     if is_parquet(path):
         return _in_parquet(source, path.name)
     rows, divided = best_rows(source, sheet)
-    if (first := _first(rows)) is None:
+    if (first := first_of_numbers(rows)) is None:
         return []
-    paired = panels_below_pairs(rows)
-    first = paired[0].start if paired else first
-    bottom = first if paired else _below_header(rows, first)
-    top = bottom - 1 if paired else _header(rows, bottom)
-    block = rows[top:bottom]
-    last = _last(rows, first)
-    titles = texts_of((*rows[:top], *rows[last + 1 :]), divided)
-    point = divided == ","
-    found = []
+    pairs = panels_below_pairs(rows)
+    first = pairs[0].start if pairs else first
+    bottom = first if pairs else below_header(rows, first)
+    top = bottom - 1 if pairs else header_from(rows, bottom)
+    layout = _Layout(path.name, sheet, rows, divided, pairs, first, top, bottom, last_of_numbers(rows, first))
+    return _below_each_other(layout) or _in_one_block(layout, source)
+
+
+def _below_each_other(layout: _Layout) -> list[SeenTable]:
+    """Return the tables that stand below each other, each with its heading; none if the rows are one table."""
+    rows, pairs, bottom, last = layout.rows, layout.pairs, layout.bottom, layout.last
     filled = max(at for at, row in enumerate(rows) if any(row)) + 1
-    if paired:
-        paired[-1] = paired[-1]._replace(end=last + 1)
-    for panel in paired or panels_of(rows, bottom, last):
-        own = (
-            block
-            if rows[panel.start - 1] == rows[bottom - 1] or not panel.header
-            else [rows[panel.start - 1]]
-        )
-        columns = _columns(own, rows[panel.start : panel.end], point=point, named=panel.header)
-        for table in _some(sorted_out(path.name, sheet, titles, columns, headless=not panel.header)):
-            skip, below = panel.start - panel.header, filled - panel.end
-            found.append(table._replace(label=panel.label, skip=skip, below=below))
-    if found:
-        return found
-    named = _values_from(rows[first])
-    heads = [at for at in range(first, last) if 0 <= _lone(rows[at]) < named]
-    at_key = _lone(rows[heads[0]]) if heads else 0
-    keys = [rows[at][at_key] for at in range(first, last + 1) if any(rows[at]) and at not in heads]
-    keys = [key for key in keys if not SUM_OF_GROUP.fullmatch(key)]
-    if heads and len(set(keys)) < len(keys):  # places, whose values stand below each
-        first, heads = bottom, []
-    elif heads:  # of groups of rows
-        first, heads = bottom, [*range(bottom, first), *heads]
-    else:
-        block = rows[top:first] if block else block  # what looked like a heading is the header's last row
+    found = []
+    for panel in [*pairs[:-1], pairs[-1]._replace(end=last + 1)] if pairs else panels_of(rows, bottom, last):
+        above = rows[panel.start - 1]
+        header = rows[layout.top : bottom] if above == rows[bottom - 1] or not panel.header else [above]
+        columns = layout.columns(header, rows[panel.start : panel.end], named=panel.header)
+        skip, below = panel.start - panel.header, filled - panel.end
+        found += [
+            table._replace(label=panel.label, skip=skip, below=below)
+            for table in layout.table(columns, headless=not panel.header)
+        ]
+    return found
+
+
+def _in_one_block(layout: _Layout, source: Any) -> list[SeenTable]:
+    """Return the tables of rows that stand in one block, with indents and with the headings of groups of rows."""
+    rows, header = layout.rows, layout.rows[layout.top : layout.bottom]
+    heads = _headings(layout)
+    if heads == [] and header:  # what looked like a heading is the header's last row
+        header = rows[layout.top : layout.first]
+    first = layout.first if heads == [] else layout.bottom
     held = [
         at
-        for at in range(first, last + 1)
-        if any(rows[at]) and at not in heads and rows[at] not in block[-1:]
+        for at in range(first, layout.last + 1)
+        if any(rows[at]) and at not in (heads or ()) and rows[at] not in header[-1:]
     ]
     above = [max((head for head in heads if head < at), default=at) for at in held] if heads else []
-    groups = tuple(rows[at][max(_lone(rows[at]), 0)] for at in above)
-    columns = _columns(block, [rows[at] for at in held], point=point)
-    sides = _side_by_side(columns)
-    found = [
-        table
-        for side in sides
-        for table in _some(sorted_out(path.name, sheet, titles, side, headless=not block))
-    ]
-    raw = list(islice(rows_of(source, sheet, divided, stripped=False), last + 1))
+    groups = tuple(rows[at][max(lone_cell(rows[at]), 0)] for at in above)
+    raw = list(islice(rows_of(source, layout.sheet, layout.divided, stripped=False), layout.last + 1))
     indents = _indents([raw[at] for at in held])
     return [
         without_repeated_sums(table._replace(indents=indents, groups=groups))
-        for table in found
+        for side in _side_by_side(layout.columns(header, [rows[at] for at in held]))
+        for table in layout.table(side, headless=not header)
         if not table.only or not heads
     ]
+
+
+def _headings(layout: _Layout) -> list[int] | None:
+    """Return the rows that head groups of rows; None if they are places, whose values stand below each."""
+    rows, first, last = layout.rows, layout.first, layout.last
+    heads = [at for at in range(first, last) if 0 <= lone_cell(rows[at]) < values_from(rows[first])]
+    if not heads:
+        return []
+    at_key = lone_cell(rows[heads[0]])
+    keys = [rows[at][at_key] for at in range(first, last + 1) if any(rows[at]) and at not in heads]
+    keys = [key for key in keys if not SUM_OF_GROUP.fullmatch(key)]
+    return [*range(layout.bottom, first), *heads] if len(set(keys)) == len(keys) else None
 
 
 def _in_parquet(source: Any, name: str) -> list[SeenTable]:
@@ -140,132 +181,6 @@ def _filled(rows: Sequence[Row]) -> int:
     return sum(sum(map(bool, row)) > 1 for row in rows) and sum(
         sum(map(bool, row)) for row in rows if sum(map(bool, row)) > 1
     )
-
-
-def _first(rows: Sequence[Row]) -> int | None:
-    """Return the first row of numbers; a row of years above all other cells counts as column names."""
-    wide = 0
-    for at, row in enumerate(rows):
-        numbers = numeric_cells(row)
-        wide += sum(map(bool, row)) > 1
-        whole = (
-            at > 0 and numbers and not row[0] and all(rows[at - 1]) and len(rows[at - 1]) > 1
-        )  # its total, without a key
-        if not numbers or (sum(map(bool, row)) < 2 and not whole):
-            continue
-        below = next((other for other in rows[at + 1 :] if any(other)), row)
-        years = [row[k].rstrip(".") for k in numbers]
-        named = (
-            all(map(YEAR.fullmatch, years))
-            and (len(set(years)) == len(years) or (at > 0 and sum(map(bool, rows[at - 1])) > 1))
-            and (len(numbers) > 1 or wide == 1)
-        ) or (wide == 1 and _rise_by_one([row[k] for k in sorted(numbers)]))
-        counted = numeric_cells(below)
-        if named and not (counted and all(YEAR.fullmatch(below[k].rstrip(".")) for k in counted)):
-            continue
-        coded = {k for k, cell in enumerate(below) if is_code(cell) or _stands_again(rows, at + 1, cell, k)}
-        if numbers & (numeric_cells(below) | coded):
-            return _with_codes(rows, at, numbers)
-    return None
-
-
-def _stands_again(rows: Sequence[Row], at: int, text: str, k: int) -> bool:
-    """Return True if a text occurs several times in a column."""
-    return bool(text) and sum(k < len(row) and row[k] == text for row in rows[at : at + 500]) > 1
-
-
-def _rise_by_one(cells: Sequence[str]) -> bool:
-    """Return True if three or more column names are consecutive whole numbers, such as ages or hours."""
-    numbers = [int(cell) for cell in cells if cell.isdecimal()]
-    return len(numbers) == len(cells) > 2 and all(b == a + 1 for a, b in pairwise(numbers))
-
-
-def _with_codes(rows: Sequence[Row], at: int, numbers: set[int]) -> int:
-    """Return the number of a table's first row; rows that hold codes instead of numbers count as rows of the table."""
-    below = {row[k] for row in rows[at : at + 500] for k in numbers if k < len(row)}
-    while at > 1 and sum(map(bool, rows[at - 2])) > 1:
-        above = [rows[at - 1][k] for k in numbers if k < len(rows[at - 1]) and rows[at - 1][k]]
-        if not above and _lacks_values(rows, at - 1, numbers):
-            at -= 1
-            continue
-        if not above or not all(_in_place(cell, below) for cell in above):
-            return at
-        at -= 1
-    return at
-
-
-def _lacks_values(rows: Sequence[Row], at: int, numbers: set[int]) -> bool:
-    """Return True if a row below the column names has a key but no number."""
-    named = all(k < len(rows[at - 1]) and rows[at - 1][k] for k in numbers)
-    again = any(
-        cell and any(k < len(row) and row[k] == cell for row in rows[at + 1 : at + 500])
-        for k, cell in enumerate(rows[at])
-    )
-    return named and again
-
-
-def _in_place(cell: str, below: set[str]) -> bool:
-    """Return True if a text replaces a number: a code, a repeated text, or a marked number."""
-    if is_marked(cell):
-        return not YEAR.fullmatch(without_mark(cell).strip())
-    return cell in below or (is_code(cell) and not cell[0].isalnum())
-
-
-def _header(rows: Sequence[Row], first: int) -> int:
-    top = first
-    if top > 0 and not any(rows[top - 1]):
-        top -= 1
-    while (
-        top > 0
-        and first - top < DEEPEST - 1
-        and (_heads(rows[top - 1]) or (top == first and any(rows[top - 1])))
-    ):
-        top -= 1
-    return top
-
-
-def _heads(row: Row) -> bool:
-    """Return True if a row is a header: several cells, or one cell above columns after the first."""
-    return sum(map(bool, row)) > 1 or (any(row) and not row[0])
-
-
-def _below_header(rows: Sequence[Row], first: int) -> int:
-    """Return the row below the header: the first row of numbers, or a heading above it in the column of keys."""
-    head, names = (rows[first - 1], rows[first - 2]) if first > 1 else ([], [])
-    at = _lone(head)
-    headed = (
-        0 <= at < _values_from(rows[first])
-        and sum(map(bool, names)) > 1
-        and at < len(names)
-        and bool(names[at])
-    )
-    return first - headed
-
-
-def _values_from(row: Row) -> int:
-    """Return the position at which the numbers in a row begin: after the last word, but not in the first cell."""
-    words = [k for k, cell in enumerate(row) if cell and not is_number(cell) and not is_code(cell)]
-    return max(words, default=0) + 1
-
-
-def _lone(row: Row) -> int:
-    """Return the position of the only nonempty cell of a row; -1 if there are none or several."""
-    held = [k for k, cell in enumerate(row) if cell]
-    return held[0] if len(held) == 1 else -1
-
-
-def _last(rows: Sequence[Row], first: int) -> int:
-    """Return the last row that has a number or a code, and something else."""
-    numbers = {k for row in rows[first : first + 50] for k in numeric_cells(row)}
-    full = sum(map(bool, rows[first]))
-    for at in range(len(rows) - 1, first, -1):
-        row = rows[at]
-        held = [c for k, c in enumerate(row) if c and k in numbers]
-        words = sum(map(bool, row)) < full  # of a note that the delimiter divides
-        shown = any(is_number(c) or (is_code(c) and not (words and " " in c)) for c in held)
-        if shown and sum(map(bool, row)) > 1 and not (full > 2 and explains_code(row)):
-            return at
-    return first
 
 
 def _side_by_side(columns: list[SeenColumn]) -> list[list[SeenColumn]]:

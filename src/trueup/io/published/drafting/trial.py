@@ -1,0 +1,145 @@
+"""Trial of a drafted spec: its tables are read by it, and what their sums say changes the spec or is noted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from trueup.errors import TrueupError
+from trueup.io.published.drafting.kept_sums import way_without_totals, without_totals
+from trueup.io.published.drafting.keys import Draft
+from trueup.io.published.drafting.seen import SeenTable
+from trueup.io.published.drafting.sums import sums_missed
+from trueup.io.published.drafting.written import written
+from trueup.io.published.perturbed import read_perturbed
+from trueup.io.published.perturbed.agreeing import SumsKept, sums_kept
+from trueup.model.perturbed import parse_perturbed
+from trueup.model.records.measurements import Measurements
+from trueup.noise.laws.undrawn import Exact
+from trueup.noise.perturbed import CountInterval, Rounded
+
+NEAREST, RANDOM = Rounded.name, "random-rounding"
+CERTAIN_CHANCE, OPEN_CHANCE = 1e-3, 0.1
+"""Chances of sums that agree, at which totals are taken for added from perturbed cells, and at which it is asked."""
+
+
+class Trial(NamedTuple):
+    """A drafted spec and what its tables, read by it, say of it.
+
+    Attributes
+    ----------
+    text
+        The spec in TOML.
+    said
+        Notes on what stays open.
+    measured
+        What it reads; None if it is refused.
+    kept
+        Published sums of perturbed values that equal the sums of their parts.
+    """
+
+    text: str
+    said: tuple[str, ...] = ()
+    measured: Measurements | None = None
+    kept: int = 0
+
+    def noting(self, *said: str) -> Trial:
+        """Return the trial with more notes."""
+        return self._replace(said=(*self.said, *said))
+
+
+Read = Callable[[str], Measurements]
+
+
+class Drafted(NamedTuple):
+    """A draft from which a spec was written, with its title and its law.
+
+    Attributes
+    ----------
+    draft
+        Levels, attributes and tables.
+    title
+        The title of the spec.
+    law
+        The law that a list of transitions gives, in TOML; None without one.
+    has_variances
+        True if lists give the variances of values.
+    """
+
+    draft: Draft
+    title: str
+    law: str | None
+    has_variances: bool
+
+    def tried(self, text: str, files: Sequence[str | Path], geography: str | Path | None) -> Trial:
+        """Return the trial of a spec: it leaves out totals that were added, and names a law that sums allow."""
+
+        def read(spec: str) -> Measurements:
+            return read_perturbed(parse_perturbed(spec), files, geography)
+
+        trial = _read_anew(Trial(text), read)
+        if trial.measured is not None:
+            trial = self._without_added_totals(trial, trial.measured, read)
+        if trial.measured is not None:
+            trial = self._with_what_sums_say(trial, trial.measured)
+        return trial
+
+    def _without_added_totals(self, trial: Trial, measured: Measurements, read: Read) -> Trial:
+        """Leave out totals that were added from perturbed cells, or ask whether they were."""
+        if self.has_variances or any(_has_errors(entry.seen) for entry in self.draft.entries):
+            return trial
+        laws = {header.law.name for header in measured.headers} - {CountInterval.name}
+        added = sums_kept(measured, [*laws - {Exact.name}], shown=True)
+        trial = trial._replace(kept=added.kept)
+        if added.chance < CERTAIN_CHANCE:
+            finest = without_totals(self.draft)
+            text = trial.text if finest is None else written(finest, self.title, {}, self.law)[0]
+            todo = way_without_totals(self.draft) if finest is None else "they are left out"
+            return _read_anew(trial._replace(text=text).noting(_said_of_added(added, todo)), read)
+        asked = sums_kept(measured, [*laws], shown=True)
+        return trial.noting(*[self._question(asked)] * (asked.chance < OPEN_CHANCE))
+
+    def _question(self, asked: SumsKept) -> str:
+        return (
+            f"whether totals were added from the published cells: all {asked.kept} published sums equal those of their "
+            "published parts. If so, and if values are perturbed, they tell nothing more than the cells and have to be "
+            f"left out: {way_without_totals(self.draft)}"
+        )
+
+    def _with_what_sums_say(self, trial: Trial, measured: Measurements) -> Trial:
+        """Take rounding for random where sums exclude the nearest multiples; note sums that agree, or that no law allows."""
+        if sums_missed(measured, NEAREST):
+            nearest = rf'name = "{NEAREST}", base = (\d+), ties = "either"'
+            text = re.sub(nearest, r'name = "random-rounding", base = \1', trial.text)
+            said = "sums of parts exclude rounding to the nearest: it is taken to be at random"
+            trial = trial._replace(text=text).noting(said)
+        if not trial.kept and (hidden := sums_kept(measured, (NEAREST, RANDOM))).chance < CERTAIN_CHANCE:
+            trial = trial.noting(_said_of_added(hidden, way_without_totals(self.draft)))
+        if missed := sums_missed(measured, Exact.name):
+            trial = trial.noting(missed.said())
+        noted = getattr(measured.spec, "noted", ())
+        return trial.noting(*(text for text in noted if "is about the sum" in text))
+
+
+def _read_anew(trial: Trial, read: Read) -> Trial:
+    """Return a trial with what its spec reads, or with a note on why it is refused."""
+    try:
+        return trial._replace(measured=read(trial.text))
+    except TrueupError as error:
+        return trial._replace(measured=None).noting(f"as it stands the spec is refused: {error}")
+
+
+def _has_errors(table: SeenTable) -> bool:
+    """Return True if a table gives errors or variances beside its values."""
+    return bool(table.errors) or table.variance is not None
+
+
+def _said_of_added(found: SumsKept, todo: str) -> str:
+    """Return a note that published sums equal the sums of their parts, although the law would make them differ."""
+    return (
+        f"all {found.kept} published sums equal the sums of their published parts, as they would with a chance below "
+        f"{CERTAIN_CHANCE:g} if each were perturbed by itself: they are taken for added from perturbed cells, so that they tell "
+        f"nothing more; {todo}"
+    )
