@@ -1,1 +1,1 @@
-"""Steps of Markov chains over tables with given sums."""
+"""Markov chain steps over tables of counts with given sums."""

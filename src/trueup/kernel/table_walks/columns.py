@@ -1,4 +1,4 @@
-"""Markov chains on histograms of a hierarchy, whose steps move a column at all places together by messages on the tree.
+"""Markov chains on histograms of a hierarchy, which move one column at all places together.
 
 The density of the lowest places' tables x, with T the totals of places, given concentrations a, compositions theta, and each
 lowest place's size s and cell of one more, e (`sizes`):
@@ -110,7 +110,7 @@ class MeasuredTables(NamedTuple):
 
 
 class Directions(NamedTuple):
-    """The directions in which the chain moves, and the windows of steps along them.
+    """The directions in which a chain on histograms moves, and the longest steps along them.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class ChainState(NamedTuple):
 
 
 class TreeMessages(NamedTuple):
-    """Arrays for messages of places and of sums over siblings."""
+    """Arrays for the messages of places and of sums over siblings."""
 
     own: NDArray[np.float32]
     tail: NDArray[np.float32]
@@ -198,7 +198,7 @@ class TreeMessages(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Scratch arrays: the changes of one direction, level by level, and arrays for one place.
+    """Scratch arrays for the steps of one direction at all places.
 
     Attributes
     ----------
@@ -240,7 +240,7 @@ class Room(NamedTuple):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _touched(tables, columns, room, level, at):
-    """Append the entries of a level's measured tables that a direction changes to a list; return the length of the list."""
+    """Append to a list the measured values of a level that a direction changes; return the list's length."""
     which, change = room.which, room.change
     many = at
     for r in range(tables.level.size):
@@ -282,7 +282,7 @@ def position_of_mass(masses, size, left):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def position_of_narrow_mass(masses, left):
-    """Return the same as `position_of_mass` for `NARROW` masses, without branches that depend on random numbers."""
+    """Return the same as `position_of_mass` for `NARROW` masses, without random branches."""
     one = (masses[0] + masses[1]) + (masses[2] + masses[3])
     two = one + ((masses[4] + masses[5]) + (masses[6] + masses[7]))
     three = two + ((masses[8] + masses[9]) + (masses[10] + masses[11]))
@@ -298,7 +298,7 @@ def position_of_narrow_mass(masses, left):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def rank_of_position(u, masses, at, width):
-    """Return a uniform number in the interval that position `at` has in the cumulative masses; u if it has no mass."""
+    """Return a uniform number within the share of position `at` in cumulative masses, or u if it is empty."""
     if not masses[at] > 0.0:
         return u
     total, below = 0.0, 0.0
@@ -310,13 +310,13 @@ def rank_of_position(u, masses, at, width):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _next(places, p, v):
-    """Return the next sibling of v among the children of p; the first one follows the last."""
+    """Return the sibling that follows place v among the children of p; the first follows the last."""
     return v + 1 if v + 1 < places.child_ptr[p + 1] else places.child_ptr[p]
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _join(rng, places, work, level, span, room):
-    """Convolve the masses of steps over siblings, in cyclic order from a random sibling, for all places of a level."""
+    """Convolve the masses of steps over siblings, in cyclic order, for all places of a level."""
     ends, width = work.ends, NARROW if level == places.level_ptr.size - 2 else WIDE
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
         first, stop = places.child_ptr[p], places.child_ptr[p + 1]
@@ -352,7 +352,7 @@ def _join(rng, places, work, level, span, room):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath={"contract"})
 def convolve_message(own, at, size, after, out, shift, within, pad):
-    """Convolve the masses of a place's steps with the message `after` of later siblings, where `within` is 1."""
+    """Convolve the masses of a place's steps with the message `after` of its later siblings."""
     for i in range(WIDE):
         pad[WIDE + i] = after[i]
     for i in range(WIDE):  # apart: copies in one loop take longer
@@ -385,7 +385,7 @@ def _raise(masses):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _move(rng, places, tables, moves, state, work, columns, stride, room):
-    """Draw the steps of all places along a direction; return False if rounding left no mass.
+    """Draw the steps of all places along one direction; return False if rounding left no mass.
 
     Which of siblings is drawn last is random: what is left for it depends on where in the masses of their steps the numbers of
     the others lie, so that it is mirrored least.
@@ -410,7 +410,7 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def share_masses(own, at, tail, after, back, within, width, masses):
-    """Compute the masses of a place's steps given the total of the place and its later siblings; return the sum of masses.
+    """Compute the masses of a place's steps given the total of it and later siblings; return their sum.
 
     Beyond either end of a message others lie, times the zeros of `within`.
     """
@@ -430,7 +430,7 @@ def share_masses(own, at, tail, after, back, within, width, masses):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def rank_of_share(u, own, at, tail, after, back, within, width, position):
-    """Return the rank that `rank_of_position` gives, among the masses that `share_masses` would compute."""
+    """Return the rank that `rank_of_position` gives among the masses that `share_masses` computes."""
     total, below = np.float32(0.0), np.float32(0.0)
     for t in range(0, width, NARROW):
         last, here = back - t - NARROW + 1, position - t
@@ -449,7 +449,7 @@ def rank_of_share(u, own, at, tail, after, back, within, width, position):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _descend(rng, places, work, room, mirrored):
-    """Draw the step of every place given the step of its parent, or mirror the current one; return False if masses vanish."""
+    """Draw each place's step given its parent's, or mirror the present one; return False if none is left."""
     child_ptr, masses, steps, ends, total, u = (
         places.child_ptr,
         room.masses,
@@ -487,7 +487,7 @@ def _descend(rng, places, work, room, mirrored):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _step(rng, places, work, room, c, after, left, mirrored, width):
-    """Draw a place's step given the total of the place and later siblings; return its position, or -1 if all masses vanish."""
+    """Draw a place's step given the total of it and its later siblings; return its position, or -1."""
     u, own, low, masses = rng.random(), message_at(places, c), work.ends[c, 0], room.masses
     back = -low - work.ends[after, 2]
     tail, within = work.tail, room.within
@@ -503,7 +503,7 @@ def _step(rng, places, work, room, c, after, left, mirrored, width):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _apply(places, state, columns, stride, room):
-    """Change the counts of all places by the drawn steps."""
+    """Change the counts of all places by the steps drawn along a direction."""
     level_ptr, steps = places.level_ptr, room.steps
     last = level_ptr.size - 2
     for k in range(columns.size):
@@ -523,7 +523,7 @@ def _apply(places, state, columns, stride, room):
 
 @njit(cache=True, error_model="numpy")
 def column_sweep(rng, places, tables, moves, state, work, begin, end):
-    """Draw new steps along every single column and random pairs and squares of columns; return the number of directions left out.
+    """Draw new steps along single columns, pairs and squares; return the number of directions left out.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ TOTALS, CELL, SCALE, SLOPE = 0, 1, 2, 3
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _seated(places, state, room, level, v, j):
-    """Return the number of guests (Chinese restaurant) at a place's cell, and the rate of the cell times its factor."""
+    """Return the guests (Chinese restaurant process) at a cell of a place, and the rate of the cell."""
     first, last = places.level_ptr[level], places.level_ptr.size - 2
     if level == last:
         return state.x[v - first, j] + (state.spare[v - first] == j), state.size[v - first]
@@ -76,7 +76,7 @@ def _seated(places, state, room, level, v, j):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _rates(places, state, room, level):
-    """Sum, for the level above, the rates of the cells of a level's places."""
+    """Add up the rates of the cells of a level's places, for the level above."""
     room[1, places.level_ptr[level - 1] : places.level_ptr[level]] = 0.0
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
         for j in range(state.theta.shape[1]):
@@ -86,7 +86,7 @@ def _rates(places, state, room, level):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _seat(rng, places, state, room, level):
-    """Draw the numbers of Chinese restaurant tables at each place of a level, which are the guests of the level above."""
+    """Draw the numbers of restaurant tables of a level's places, which are guests of the level above."""
     even = 0.0 if level == places.level_ptr.size - 2 else EVEN
     room[0, places.level_ptr[level - 1] : places.level_ptr[level]] = 0.0
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
@@ -101,7 +101,7 @@ def _seat(rng, places, state, room, level):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def log_cell_concentration(places, state, room, level, j, kappa):
-    """Return the log density of a cell's concentration given guests and rates of a level; compositions are integrated out.
+    """Return the log density of a cell's concentration at a level, with compositions integrated out.
 
     With h = kappa / (kappa + s) a place's factor is `Gamma(n + b) / Gamma(b) h^(b + n) / kappa^n`, and siblings have one b.
     """
@@ -131,7 +131,7 @@ def log_cell_concentration(places, state, room, level, j, kappa):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def log_common_factor(places, state, room, factor):
-    """Return the log density of a common factor of the concentrations and sizes on the lowest level."""
+    """Return the log density of a factor common to all concentrations and sizes on the lowest level."""
     total, product, last = 0.0, 1.0, places.level_ptr.size - 2
     for v in range(places.level_ptr[last - 1], places.level_ptr[last]):
         for j in range(state.theta.shape[1]):
@@ -147,7 +147,7 @@ def log_common_factor(places, state, room, factor):
 
 @njit(cache=True, error_model="numpy")
 def _density(places, state, room, hyper, what, level, which, log):
-    """Return the log density of the log of one parameter (`what`), which belongs to a level, a cell or a place."""
+    """Return the log density of the log of one parameter (`what`) of a level, a cell or a place."""
     if what == SLOPE:
         return log_of_slope(places, state, which, log)
     value = math.exp(log)
@@ -170,7 +170,7 @@ def _density(places, state, room, hyper, what, level, which, log):
 
 @njit(cache=True, error_model="numpy")
 def slice_sample(rng, places, state, room, hyper, what, level, which, value):
-    """Draw a positive number by slice sampling of its log; return it unchanged if the density is undefined there."""
+    """Draw a positive parameter by slice sampling of its log."""
     log = math.log(value)
     floor = _density(places, state, room, hyper, what, level, which, log) + math.log(1.0 - rng.random())
     low = log - WIDTH * rng.random()
@@ -193,7 +193,7 @@ def slice_sample(rng, places, state, room, hyper, what, level, which, value):
 
 @njit(cache=True, error_model="numpy")
 def _learn(rng, places, state, open_, room, hyper, level):
-    """Draw the concentrations of a level, and the median that they have in common."""
+    """Draw the concentrations of all cells at a level, and their common median."""
     held, apart, wide = 1.0 / hyper.kappa_spread**2, 1.0 / hyper.cell_spread**2, 0.0
     mean = held * math.log(hyper.kappa)
     state.a[level] = slice_sample(rng, places, state, room, hyper, TOTALS, level, 0, state.a[level])
@@ -209,7 +209,7 @@ def _learn(rng, places, state, open_, room, hyper, level):
 
 @njit(cache=True, error_model="numpy")
 def _draw_slopes(rng, places, state, room, hyper):
-    """Draw the slopes of the covariates, and update the weights of parts."""
+    """Draw the slopes of the covariates, and update the weights of the parts of places."""
     for k in range(state.slope.size):
         given = math.exp(state.slope[k])
         state.slope[k] = math.log(slice_sample(rng, places, state, room, hyper, SLOPE, 0, k, given))
@@ -233,7 +233,7 @@ def _scale(rng, places, state, open_, room, hyper):
 
 @njit(cache=True, error_model="numpy")
 def draw_prior(rng, places, state, open_, alike, room, hyper, learn):
-    """Draw compositions and, if requested, all estimated parameters of the prior, and write them into `state`.
+    """Draw the compositions of places and, if requested, the estimated parameters of the prior.
 
     Parameters
     ----------

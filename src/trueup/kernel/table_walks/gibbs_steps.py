@@ -1,4 +1,4 @@
-"""Gibbs steps of auxiliary variables: numbers of tables in restaurants, uninhabited places, and common factors.
+"""Gibbs steps of auxiliary variables of the hierarchical prior.
 
 *Tables of a Chinese restaurant* are auxiliary counts that make concentrations and shares conjugate:
 `Gamma(n + b) / Gamma(b)` is a sum over numbers m of tables of `b^m` times what does not depend on b (Antoniak 1974).
@@ -52,7 +52,7 @@ MIN_NORMAL_CONCENTRATION, MIN_NORMAL_GUESTS = 10.0, 1_000
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _by_normal_law(rng, guests, alpha):
-    """Draw the number of tables from a rounded normal law corrected by the third cumulant."""
+    """Draw a number of restaurant tables from a rounded normal law with its third cumulant."""
     # With p = alpha / (alpha + i) cumulants are the sums of p, of p - p^2 and of p - 3 p^2 + 2 p^3, by Euler and Maclaurin.
     near, far = 1.0 / alpha, 1.0 / (alpha + guests)
     mean = alpha * (math.log1p(guests / alpha) + 0.5 * (near - far))
@@ -66,7 +66,7 @@ def _by_normal_law(rng, guests, alpha):
 
 @njit(cache=True, error_model="numpy")
 def occupied(rng, guests, alpha):
-    """Draw how many tables `guests` occupy in a Chinese restaurant process with parameter alpha.
+    """Draw how many tables `guests` occupy in a Chinese restaurant process with parameter `alpha`.
 
     Beyond the first few, new tables come as points of rate `log(1 + alpha / i)` on [i, i + 1), at most one each, thinned
     from the rate alpha / (s - 1), so that the time is that of the tables, not of the guests.
@@ -93,7 +93,7 @@ def occupied(rng, guests, alpha):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def left_after(rng, count, share):
-    """Return the number left of `count` objects if each is removed with a given probability."""
+    """Draw the number left of `count` objects if each is removed with probability `share`."""
     left, at, step = count, 0.0, math.log1p(-share)
     while True:
         at += math.floor(math.log(1.0 - rng.random()) / step) + 1.0
@@ -111,7 +111,7 @@ MIN_RATE = 1e-12
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _how_many(rng, weights, rate, a, total, lived, empty):
-    """Draw the number of `empty` places that are inhabited, given `lived` places with `total` persons."""
+    """Draw how many of the `empty` places are inhabited, given `lived` places with `total` persons."""
     least, log, most = (0 if lived else 1), 0.0, -np.inf
     for k in range(least, empty + 1):
         alpha = (lived + k) * a
@@ -131,7 +131,7 @@ def _how_many(rng, weights, rate, a, total, lived, empty):
 
 @njit(cache=True, error_model="numpy")
 def draw_inhabited(rng, places, state):
-    """Draw for all lowest places without persons whether they are inhabited."""
+    """Draw, for all lowest places without persons, whether they are inhabited."""
     child_ptr, last, total = places.child_ptr, places.level_ptr[-2], state.total
     most = 0
     for p in range(child_ptr.size - 1):
@@ -159,7 +159,7 @@ def draw_inhabited(rng, places, state):
 
 @njit(cache=True, error_model="numpy")
 def draw_rates(rng, places, state):
-    """Draw the beta law of the shares of uninhabited places, and then these shares."""
+    """Draw the beta law of the shares of uninhabited places, and then the shares themselves."""
     first, count = places.level_ptr[-3], state.rate.size
     empty, lived = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for p in range(count):
@@ -178,7 +178,7 @@ def draw_rates(rng, places, state):
 
 @njit(cache=True, error_model="numpy")
 def _draw_law(rng, empty, lived, law):
-    """Draw mean and strength of the beta law of shares of uninhabited places, with the shares integrated out."""
+    """Draw mean and strength of the beta law of the shares of uninhabited places."""
     mean, strength = law
     ones, others, wide = 0, 0, 0.0
     for p in range(empty.size):
@@ -198,7 +198,7 @@ SCORE, SPREAD, CENTRED = 0, 1, 2
 
 
 class Alike(NamedTuple):
-    """The columns of each value of an attribute: those of value k are `columns[ptr[k]:ptr[k + 1]]`."""
+    """The columns that belong to each value of an attribute."""
 
     ptr: NDArray[np.int64]
     columns: NDArray[np.int64]
@@ -206,7 +206,7 @@ class Alike(NamedTuple):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_place(places, state, alike, room, level, v, k, move):
-    """Return the log density of `exp(move)` times a place's present factor of value k; compositions are integrated out."""
+    """Return the log density of multiplying a place's factor of value k by `exp(move)`."""
     total, p, times = 0.0, places.parent[v], math.exp(move)
     for i in range(alike.ptr[k], alike.ptr[k + 1]):
         j = alike.columns[i]
@@ -223,7 +223,7 @@ def _spread(hyper, normal):
 
 @njit(cache=True, error_model="numpy")
 def _density(places, state, alike, room, hyper, level, what, v, k, normal):
-    """Return the log likelihood of a score or spread of value k, that is, the log density without its normal prior."""
+    """Return the log likelihood of a score or a spread of value k."""
     tau, total = state.spread[level, k], 0.0
     if what == SCORE:
         return _log_place(places, state, alike, room, level, v, k, tau * (normal - state.score[v, k]))
@@ -239,7 +239,7 @@ def _density(places, state, alike, room, hyper, level, what, v, k, normal):
 
 @njit(cache=True, error_model="numpy")
 def _ellipse(rng, given, level, what, v, k, normal):
-    """Draw a number that has a standard normal prior by elliptical slice sampling."""
+    """Draw a parameter with a standard normal prior by elliptical slice sampling."""
     other = rng.normal()
     floor = _density(*given, level, what, v, k, normal) + math.log(1.0 - rng.random())
     high = 2.0 * math.pi * rng.random()
@@ -255,14 +255,14 @@ def _ellipse(rng, given, level, what, v, k, normal):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _multiply(state, alike, v, k, move):
-    """Multiply a place's factors of the cells of value k by `exp(move)`."""
+    """Multiply a place's factors by `exp(move)` at the cells of value k."""
     for i in range(alike.ptr[k], alike.ptr[k + 1]):
         state.factor[v, alike.columns[i]] *= math.exp(move)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _set_factors(places, state, alike, level):
-    """Compute the factors of all places of a level from scores and spreads."""
+    """Compute the factors of all places of a level from the places' scores and the level's spreads."""
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
         state.factor[v] = 1.0
         for k in range(alike.ptr.size - 1):
@@ -271,7 +271,7 @@ def _set_factors(places, state, alike, level):
 
 @njit(cache=True, error_model="numpy")
 def draw_factors(rng, places, state, alike, room, hyper, level):
-    """Draw the factors of a level's places, and the spreads of these factors, and write them into `state`."""
+    """Draw the factors of the places of a level, and the spreads of these factors."""
     first, stop = places.level_ptr[level], places.level_ptr[level + 1]
     given = places, state, alike, room, hyper
     for v in range(first, stop):

@@ -1,4 +1,4 @@
-"""Markov chains on linked tables of a hierarchy, with steps along vectors at one place or between two.
+"""Markov chains on linked tables of a hierarchy, with steps at one place or between two places.
 
 Every lowest place v has a table x_v of n columns, the last of which may be slacks: what inequalities leave over. Columns
 belong to pools, D_vg their sum at v. The density of all tables given concentrations a, kappa and compositions theta:
@@ -88,7 +88,7 @@ class LinkedValues(NamedTuple):
 
 
 class LinkedMoves(NamedTuple):
-    """The `k` vectors along which tables may move, with the changes of columns, pools and measured values.
+    """The `k` vectors along which linked tables move, and the changes that each causes.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class LinkedState(NamedTuple):
 
 @njit(cache=True, error_model="numpy", inline="always")
 def log_gamma(z):
-    """Return the log of Gamma at z > 0, to 1e-11: Stirling's series above 9."""
+    """Return the log of the gamma function at z > 0, accurate to 1e-11."""
     below = 1.0
     while z < 9.0:
         below *= z
@@ -180,7 +180,7 @@ def rise(x, by, up, down):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inside(moves, state, v, m, t):
-    """Return True if all columns of place v stay nonnegative when its table moves by t along move m."""
+    """Return True if all columns of place v stay nonnegative when it moves by t along vector m."""
     least = 0
     for i in range(moves.column_ptr[m], moves.column_ptr[m + 1]):
         least = min(least, state.x[v, moves.column[i]] + t * moves.by[i])
@@ -189,7 +189,7 @@ def _inside(moves, state, v, m, t):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_prior_change(places, moves, pool_of, state, v, m, t):
-    """Return the change of leaf v's log prior when its table moves by t along move m, which must keep all columns nonnegative."""
+    """Return the change of leaf v's log prior when its table moves by t along vector m."""
     levels = places.level_ptr.size - 2
     node = places.level_ptr[levels] + v
     above, total = places.parent[node], 0.0
@@ -210,7 +210,7 @@ def _log_prior_change(places, moves, pool_of, state, v, m, t):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _path(places, values, moves, state, v, m, t, stop):
-    """Return the change of the log density of noise and splits from leaf v up to level `stop`, when it moves by t along m."""
+    """Return the change of the log density of noise and splits above leaf v when it moves by t along m."""
     levels = places.level_ptr.size - 1
     node, total = places.level_ptr[levels - 1] + v, 0.0
     for level in range(levels - 1, stop - 1, -1):
@@ -231,7 +231,7 @@ def _path(places, values, moves, state, v, m, t, stop):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _normal(places, values, moves, state, v, m, sign, stop):
-    """Return precision and linear term of the noise's log density of t, from leaf v up to level `stop`."""
+    """Return precision and linear term of the noise's log density of the length t of a move."""
     levels = places.level_ptr.size - 1
     node, precision, pull = places.level_ptr[levels - 1] + v, 0.0, 0.0
     for level in range(levels - 1, stop - 1, -1):
@@ -248,7 +248,7 @@ def _normal(places, values, moves, state, v, m, sign, stop):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _change(places, values, moves, state, v, m, t, stop):
-    """Move leaf v by t along m, with all sums from the leaf up to level `stop`."""
+    """Move leaf v by t along vector m, with the sums of all places above it up to level `stop`."""
     levels = places.level_ptr.size - 1
     for i in range(moves.column_ptr[m], moves.column_ptr[m + 1]):
         state.x[v, moves.column[i]] += t * moves.by[i]
@@ -266,7 +266,7 @@ def _change(places, values, moves, state, v, m, t, stop):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _change_both(places, values, moves, state, v, w, m, t, stop):
-    """Move leaf v by t along m, and leaf w (if any) by -t, with all sums up to level `stop`."""
+    """Move leaf v by t along vector m, and leaf w by -t unless w is -1."""
     for side in range(2 if w >= 0 else 1):
         u, by = (w, -t) if side else (v, t)
         _change(places, values, moves, state, u, m, by, stop)
@@ -274,7 +274,7 @@ def _change_both(places, values, moves, state, v, w, m, t, stop):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _gain(places, values, moves, pool_of, state, v, w, m, t, stop):
-    """Return the change of the log density if v moves by t along m, and w (if any) by -t."""
+    """Return the change of the log density if leaf v moves by t along m, and w by -t unless w is -1."""
     if t == 0:
         return 0.0
     total = 0.0
@@ -318,7 +318,7 @@ def rounded_mass(t, mean, sd):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop):
-    """Propose the length t of a move from the rounded normal law of the noise; return 0 if it is rejected."""
+    """Propose a move of length t from a rounded normal law; return the length, or 0 if it is rejected."""
     precision, pull = 0.0, 0.0
     for side in range(2 if w >= 0 else 1):
         more = _normal(places, values, moves, state, w if side else v, m, 1 - 2 * side, stop)
@@ -338,7 +338,7 @@ def _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop):
 
 @njit(cache=True, error_model="numpy")
 def linked_sweeps(rng, places, values, moves, pool_of, state, widest, steps, count):
-    """Run sweeps of moves over all places, and change the state in place.
+    """Run sweeps of moves over all places, and change the chain's state in place.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ def _all_leaves(rng, places, values, moves, pool_of, state, widest, steps, count
 
 @njit(cache=True, error_model="numpy")
 def near_zero_sweep(rng, places, values, moves, pool_of, state, widest, units, small, times):
-    """Draw columns with small counts one at a time, and change the state in place.
+    """Draw columns with small counts one at a time, and change the chain's state in place.
 
     Where the prior has its peak at zero, no normal law is near: what it proposes leaves zero hardly ever.
 
@@ -408,7 +408,7 @@ def _all_small(rng, given, widest, units, small, times, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def partner(rng, places, v):
-    """Return another random leaf below the parent of v, or below a higher ancestor; -1 if there is none."""
+    """Return a random leaf that shares the parent of v or a higher ancestor, or -1 if there is none."""
     levels = places.level_ptr.size - 1
     node = places.parent[places.level_ptr[levels - 1] + v]
     if rng.random() > SIBLING_PROBABILITY:

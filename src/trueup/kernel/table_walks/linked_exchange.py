@@ -1,4 +1,4 @@
-"""Markov chain steps that exchange households with their persons, or draw a place from its prior.
+"""Markov chain steps that exchange households with their persons, or draw a whole place anew.
 
 *Exchange*, of two linked tables. Units of one pool are exchangeable under its Dirichlet-multinomial law: where r of T units,
 chosen at random, leave a table x, those that stay, z, are of that law, and s units that come one after the other from the urn of
@@ -36,7 +36,7 @@ RENEWED, APART = 10.0, 8.0
 
 
 class LinkedPools(NamedTuple):
-    """The pools (groups of columns) of a place; the first one is the free pool (households).
+    """The pools (groups of columns) of a place, beginning with the free pool (households).
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class LinkedPools(NamedTuple):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _leave(rng, columns, whole, count, x):
-    """Remove `count` units from columns, drawn at random without replacement."""
+    """Remove `count` randomly chosen units from columns without replacement."""
     for i in range(count):
         left, at = int(rng.random() * (whole - i)), 0
         while left >= x[columns[at]]:
@@ -64,7 +64,7 @@ def _leave(rng, columns, whole, count, x):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _come(rng, columns, count, kappa, theta, x):
-    """Add `count` units to columns, one after the other, by draws from a Polya urn."""
+    """Add `count` units to columns one after the other, by draws from a Polya urn."""
     whole = 0.0
     for j in columns:
         whole += x[j] + max(kappa * theta[j], MIN_MASS)
@@ -80,7 +80,7 @@ def _come(rng, columns, count, kappa, theta, x):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _renew(rng, columns, whole, less, more, further, kappa, theta, x):
-    """Remove `less` units, add `more`, and replace up to `further` others at random."""
+    """Remove `less` units from columns, add `more`, and replace up to `further` others at random."""
     both = min(further, whole - less)
     _leave(rng, columns, whole, less + both, x)
     _come(rng, columns, more + both, kappa, theta, x)
@@ -88,13 +88,13 @@ def _renew(rng, columns, whole, less, more, further, kappa, theta, x):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _at_most(rng, most):
-    """Draw a whole number k below `most`, with `log(k + 1)` about uniform."""
+    """Draw a whole number k below `most`, for which `log(k + 1)` is about uniform."""
     return int(math.exp(rng.random() * math.log(most + 1.0))) - 1
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def draw_exchange(rng, pools, kappa, theta, x, by, further, persons, out):
-    """Draw a place's columns x after a change of its number of households, and write them to `out`."""
+    """Draw the columns of a place after its number of households has changed, and write them to `out`."""
     for j in range(out.size):
         out[j] = x[j]
     for g in range(pools.start.size - 1):
@@ -111,7 +111,7 @@ def draw_exchange(rng, pools, kappa, theta, x, by, further, persons, out):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _slack_inside(x, n, slack):
-    """Return True if all slacks stay nonnegative."""
+    """Return True if all slacks (unused limits) stay nonnegative."""
     least = 0
     for i in range(slack.size):
         least = min(least, x[n + i] + slack[i])
@@ -120,7 +120,7 @@ def _slack_inside(x, n, slack):
 
 @njit(cache=True, error_model="numpy")
 def exchange_sweep(rng, places, values, forms, pools, state, steps):
-    """Exchange households at all leaves, `steps` `(leaves,)` times each, and change the state in place.
+    """Exchange households at all leaves, and change the chain's state in place.
 
     Parameters
     ----------
@@ -164,13 +164,13 @@ MAX_TOTAL_DISTANCE = 25.0
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_gamma_draw(rng, shape):
-    """Draw the log of a gamma variable; it is accurate for small shapes too."""
+    """Draw the log of a gamma variable, also accurately for small shapes."""
     return math.log(rng.standard_gamma(shape + 1.0)) + math.log(1.0 - rng.random()) / shape
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def draw_beta_binomial(rng, count, own, other):
-    """Draw from a beta-binomial law, in time independent of the count."""
+    """Draw from a beta-binomial law, in a time that does not depend on the count."""
     if count == 0 or other <= 0.0:
         return count
     odds = _log_gamma_draw(rng, own) - _log_gamma_draw(rng, other)
@@ -179,7 +179,7 @@ def draw_beta_binomial(rng, count, own, other):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def draw_dirichlet_multinomial(rng, count, among, kappa, theta, out):
-    """Divide a count among columns by a Dirichlet-multinomial law, one column after the other."""
+    """Divide a count among columns by a draw from a Dirichlet-multinomial law."""
     left, last = 0.0, 0
     for j in range(among.size):
         if among[j]:
@@ -194,7 +194,7 @@ def draw_dirichlet_multinomial(rng, count, among, kappa, theta, out):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def draw_place(rng, forms, pool_of, kappa, theta, total, out):
-    """Draw the cells of a place from the prior given the total of the free pool, and write them to `out`."""
+    """Draw the cells of a place from the prior given the total of its free pool, and write them to `out`."""
     n = out.size
     out[:] = 0
     draw_dirichlet_multinomial(rng, total, forms.pool[0], kappa[0], theta, out)
@@ -217,7 +217,7 @@ def draw_place(rng, forms, pool_of, kappa, theta, total, out):
 
 @njit(cache=True, error_model="numpy")
 def fresh_sweep(rng, places, values, forms, pool_of, state, steps):
-    """Propose tables of places from the prior, `steps` `(leaves,)` times each, and change the state in place."""
+    """Propose tables of places from the prior, and change the chain's state in place."""
     levels, n = places.level_ptr.size - 2, forms.pool.shape[1]
     scratch = empty_scratch(forms)
     for v in range(steps.size):

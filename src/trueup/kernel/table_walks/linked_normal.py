@@ -1,4 +1,4 @@
-"""Markov chain steps of whole places: all columns together, from normal laws near the exact ones.
+"""Markov chain steps that draw all columns of a place together, from normal laws near the exact ones.
 
 Steps along one vector after the other are slow where the prior ties columns together: if persons per household are known to a
 hundredth, persons and households move together or hardly at all. Here the log density of the n cells x of a place is replaced
@@ -46,7 +46,7 @@ FLATTEST = 0.1
 
 
 class LinkedForms(NamedTuple):
-    """The sums over the `n` cells of a place on which the place's density depends.
+    """The sums of the `n` cells of a place on which the density of the place depends.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class LinkedForms(NamedTuple):
 
 
 class NormalPlaces(NamedTuple):
-    """Quadratic approximations of each place's log prior, and the success rates of its steps; changed in place.
+    """Quadratic approximations of the log priors of places, and the success rates of their steps.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ def _dot(row, x):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _add(pull, precision, row, at, apart):
-    """Add the quadratic approximation of a log term, which depends on the sum of the cells that a row marks."""
+    """Add the quadratic approximation of a log term that depends on one sum of cells."""
     first = apart / at
     for i in range(row.size):
         if row[i] != 0:
@@ -160,7 +160,7 @@ def take_quadratic(places, forms, pool_of, state, laws):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=SUMS)
 def _gather(places, values, forms, state, laws, v, sign, stop, scratch, k):
-    """Add gradient and precision of the log density of t at 0: prior of leaf v, and noise from the leaf up to level `stop`."""
+    """Add gradient and precision of the log density of a step of leaf v, from prior and noise."""
     levels, n, columns = places.level_ptr.size - 1, scratch.t.size, scratch.columns
     for i in range(k):
         if sign > 0:
@@ -192,7 +192,7 @@ def _gather(places, values, forms, state, laws, v, sign, stop, scratch, k):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=SUMS)
 def _solve(scratch, n):
-    """Factor the precision matrix Q of n columns in place, and replace gradients by the mean.
+    """Factor a precision matrix of n columns in place, and replace gradients by the mean.
 
     The prior's law has no peak where it is steepest at zero, so Q may have negative pivots. Such a column is drawn by the noise
     alone and apart from those that come after it; slopes change with Q, so that the law is the same wherever the place is.
@@ -237,7 +237,7 @@ def _beyond(rng, low):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_deviate(z, other, low, high):
-    """Return the log density, up to a constant, of drawing z after `other` between two ends."""
+    """Return the log density, up to a constant, of drawing the deviate z after `other`."""
     if max(low, -high) < REJECTION_END:
         return -0.5 * (z + OVER * other) ** 2 / (1.0 - OVER * OVER) - 0.5 * math.log(1.0 - OVER * OVER)
     return -0.5 * z * z - math.log(0.5 * math.erfc(max(low, -high) / math.sqrt(2.0)))
@@ -245,7 +245,7 @@ def _log_deviate(z, other, low, high):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _deviate(rng, other, low, high):
-    """Draw a normal deviate for a step, mostly with the opposite sign of `other`."""
+    """Draw a normal deviate for a step, mostly of the opposite sign to `other`."""
     if max(low, -high) < REJECTION_END:
         return math.sqrt(1.0 - OVER * OVER) * rng.standard_normal() - OVER * other
     return _beyond(rng, low) if low > -high else -_beyond(rng, -high)
@@ -253,7 +253,7 @@ def _deviate(rng, other, low, high):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _drawn(rng, state, v, w, scratch, n):
-    """Draw changes t of n columns that keep their counts nonnegative; return the log ratio of backward and forward densities."""
+    """Draw changes of n columns that keep counts nonnegative; return their log proposal ratio."""
     q, mean, was, goes, log = scratch.factor, scratch.mean, scratch.was, scratch.goes, 0.0
     scratch.t[:] = 0
     for j in range(n - 1, -1, -1):
@@ -277,7 +277,7 @@ def _drawn(rng, state, v, w, scratch, n):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def take_sums(forms, scratch):
-    """Compute the changes of slacks and of pools' sums that the vector t causes."""
+    """Compute the changes of slacks and of sums of pools that the drawn changes cause."""
     for i in range(scratch.slack.size):
         scratch.slack[i] = _dot(forms.slack[i], scratch.t)
     for g in range(scratch.pool.size):
@@ -286,7 +286,7 @@ def take_sums(forms, scratch):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _group_changes(forms, r, scratch, count):
-    """Compute the changes of the groups of table r that the vector t causes."""
+    """Compute the changes of the groups of table r that the drawn changes cause."""
     scratch.group[:count] = 0
     for i in range(scratch.t.size):
         g = forms.group[r, i]
@@ -296,7 +296,7 @@ def _group_changes(forms, r, scratch, count):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def path_gain(places, values, forms, state, v, sign, stop, scratch):
-    """Return the change of the log density of noise and splits from leaf v up to level `stop`, if v changes by `sign` t."""
+    """Return the change of the log density of noise and splits above leaf v for a drawn step."""
     levels, free, total = places.level_ptr.size - 1, sign * scratch.pool[0], 0.0
     node = places.level_ptr[levels - 1] + v
     for level in range(levels - 1, stop - 1, -1):
@@ -319,7 +319,7 @@ def path_gain(places, values, forms, state, v, sign, stop, scratch):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
-    """Return the change of the log density up to level `stop` if leaf v changes by `sign` t."""
+    """Return the change of the log density if leaf v takes the drawn step with a given sign."""
     levels, n = places.level_ptr.size - 1, scratch.t.size
     for j in range(pool_of.size):
         if state.x[v, j] + sign * (scratch.t[j] if j < n else scratch.slack[j - n]) < 0:
@@ -343,7 +343,7 @@ def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def change_place(places, values, forms, state, v, sign, stop, scratch):
-    """Change leaf v by `sign` t, with all sums from the leaf up to level `stop`."""
+    """Change leaf v by the drawn step, with all sums from the leaf up to level `stop`."""
     levels, n = places.level_ptr.size - 1, scratch.t.size
     for j in range(n):
         state.x[v, j] += sign * scratch.t[j]
@@ -366,7 +366,7 @@ def change_place(places, values, forms, state, v, sign, stop, scratch):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _choose(rng, columns, k):
-    """Move k randomly chosen columns to the front of `columns`, in place."""
+    """Move k randomly chosen entries to the front of `columns`, in place."""
     for i in range(k if k < columns.size else 0):
         j = i + int(rng.random() * (columns.size - i))
         columns[i], columns[j] = columns[j], columns[i]
@@ -418,7 +418,7 @@ def empty_scratch(forms):
 
 @njit(cache=True, error_model="numpy")
 def normal_sweep(rng, places, values, forms, pool_of, state, laws, width, steps):
-    """Draw every leaf jointly with another one, and half as often alone; change `state` and `laws` in place.
+    """Draw every leaf jointly with another one and half as often alone; change the state in place.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ TOTALS, KAPPA, SHARES, SLOPE = 0, 1, 2, 3
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _climbs(counts, b):
-    """Return the sum over counts x of the log of `Gamma(x + b) / Gamma(b)`."""
+    """Return the sum over counts x of `log(Gamma(x + b) / Gamma(b))`."""
     total, base = 0.0, log_gamma(b)
     for x in counts:
         if x > 0:
@@ -42,7 +42,7 @@ def _climbs(counts, b):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _log_totals(places, state, level, log, hyper):
-    """Return the log density of the log concentration of the splits of totals at a level."""
+    """Return the log density of the log concentration by which a level's totals are split."""
     a, total, known, base = math.exp(log), 0.0, 0.0, 0.0
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
         own = a * state.weight[v]
@@ -57,7 +57,7 @@ def _log_totals(places, state, level, log, hyper):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _log_children(places, state, level, v, c, around):
-    """Return the log density of column c at the children of place v, given its concentration `around`."""
+    """Return the log density of column c at the children of place v, given the column's concentration."""
     first, last = places.below[v], places.below[v] + places.children[v]
     if level + 1 == places.level_ptr.size - 2:
         first, last = first - places.level_ptr[level + 1], last - places.level_ptr[level + 1]
@@ -70,7 +70,7 @@ def _log_children(places, state, level, v, c, around):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _log_kappa(places, state, columns, g, level, log, hyper):
-    """Return the log posterior density of the log concentration that one group of columns has at a level."""
+    """Return the log posterior density of a group of columns' log concentration at one level."""
     kappa, total = math.exp(log), -0.5 * ((log - math.log(hyper[2])) / hyper[3]) ** 2
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
         for c in columns:
@@ -83,7 +83,7 @@ def _log_kappa(places, state, columns, g, level, log, hyper):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _log_shares(places, state, g, level, v, i, j, whole, log):
-    """Return the log density of the log ratio of two shares at place v, whose sum is known."""
+    """Return the log density of the log ratio of two shares of a place, given the sum of the shares."""
     share, total = whole / (1.0 + math.exp(-log)), 0.0
     kappa = state.kappa[level + 1, g]
     for c, theta in ((i, max(share, TINY)), (j, max(whole - share, TINY))):
@@ -106,7 +106,7 @@ def _log_slope(places, state, k, slope, hyper):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _density(given, log):
-    """Return the log density of the log parameter that `_slice` draws, up to a constant."""
+    """Return the log density, up to a constant, of the log parameter that `_slice` draws."""
     places, state, columns, hyper, which, g, level, v, i, j, whole = given
     if abs(log) > (MAX_LOG_CONCENTRATION if which < SHARES else 200.0):
         return -np.inf
@@ -121,7 +121,7 @@ def _density(given, log):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _slice(rng, given, log, width):
-    """Draw a log parameter by slice sampling from its present value.
+    """Draw the log of a parameter by slice sampling, starting from its present value.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def _slice(rng, given, log, width):
 
 @njit(cache=True, error_model="numpy")
 def draw_linked_prior(rng, places, state, columns, g, hyper, learn):
-    """Draw compositions and estimated concentrations of one pool given the tables, and write them into `state`.
+    """Draw the compositions and estimated concentrations of one pool given the tables.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ MIN_GAP_SCALES = 1e-4
 def normal_given_variances(
     rng: np.random.Generator, known: LinkedValues, gap: NDArray[np.float64]
 ) -> LinkedValues:
-    """Return Laplace laws as normal ones with drawn variances, given the difference of each count from its noisy value.
+    """Return Laplace noise as normal noise with drawn variances, given the present errors.
 
     As exp(-s |d|) is the integral of V^(-1/2) exp(-d^2 / (2 V) - s^2 V / 2), but for a factor, V being exponential before d is
     known, 1 / V is inverse normal given d (Andrews and Mallows 1974, "Scale mixtures of normal distributions"), and s^2 V

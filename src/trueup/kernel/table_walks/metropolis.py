@@ -1,4 +1,4 @@
-"""Markov chains on integer tables by moves that keep invariants; the cost of a move is proportional to the rows that it changes.
+"""Markov chains on integer tables, by moves that keep invariants.
 
 A step along a move takes a window of `WINDOW` tables x + jump (i - J) move, i = 0, 1, ..., where the current table has
 the uniform place J. Whatever table of the window is drawn, the same window is as likely to be proposed from there, so any
@@ -58,7 +58,7 @@ class Tuning(NamedTuple):
 
 
 class _Paths(NamedTuple):
-    """The effects of moves: changed rows `(b, m)`, changes per step `(b, m)`, number of changed rows `(b,)`, and scales.
+    """The changes that a batch of moves makes to rows, and the scales of steps along them.
 
     `length` `(b,)` is the squared step over the spans of its cells, `reach` `(b,)` the largest reasonable jump.
     """
@@ -118,7 +118,7 @@ def survey(rng, rows, moves, fixed, tries):
 
 @njit(cache=True, error_model="numpy")
 def _changes_of_rows(rows, spans, batch, delta):
-    """Return the effects of moves on rows; `delta` `(r,)` is scratch."""
+    """Return the effects that a batch of moves has on the rows of a density."""
     start, row, coefficient, factors = rows.start, rows.row, rows.coefficient, rows.factors
     stiff = 0.5 * factors[:, SLOPE] ** 2 + 2 * factors[:, CURVE]
     cells, change, used = batch.cells, batch.change, batch.used
@@ -151,7 +151,7 @@ def _changes_of_rows(rows, spans, batch, delta):
 
 @njit(cache=True, error_model="numpy")
 def _follow(dice, rows, box, batch, paths, x, y, tally):
-    """Take steps along every move of a batch, and change the table in place."""
+    """Take a step along every move of a batch, and change the table in place."""
     factors, table = rows.factors, rows.table
     pattern, used, cells, change = batch.pattern, batch.used, batch.cells, batch.change
     row, slope, many, length, reach = paths.row, paths.slope, paths.many, paths.length, paths.reach
@@ -193,7 +193,7 @@ def _follow(dice, rows, box, batch, paths, x, y, tally):
 
 @njit(cache=True, error_model="numpy")
 def draw_window_position(logs, here, luck, fresh):
-    """Draw a position in the window from masses `exp(logs)`, afresh or by reflection of the present position."""
+    """Draw a position in a window of masses `exp(logs)`, afresh or by reflection of the present one."""
     top, total, below = np.max(logs), 0.0, 0.0
     for i in range(WINDOW):
         below = total if i == here else below

@@ -54,7 +54,7 @@ class Rows(NamedTuple):
 
 @njit(cache=True, inline="always")
 def row_log_factor(factors, table, r, y):
-    """Return the log factor of row r at the value y."""
+    """Return the log factor of row r of a density when the row has the value y."""
     away = abs(y - factors[r, CENTRE])
     value = -np.inf
     if factors[r, LOW] <= y <= factors[r, HIGH] and away <= factors[r, REACH]:
@@ -80,7 +80,7 @@ def sums(rows, x):
 
 @njit(cache=True)
 def log_levels(rows, y):
-    """Return the log factor `(r,)` of every row, given the rows' values `y` `(r,)`."""
+    """Return the log factors `(r,)` of all rows of a density at the rows' values `y` `(r,)`."""
     levels = np.zeros(y.size)
     for r in range(y.size):
         levels[r] = row_log_factor(rows.factors, rows.table, r, y[r])
@@ -207,7 +207,7 @@ class Moves(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Moves drawn at random: pattern `(b,)`, number of cells `(b,)`, cells `(b, w)` and their changes `(b, w)`."""
+    """Moves drawn at random, with their cells and the change of each cell."""
 
     pattern: NDArray[np.int64]
     used: NDArray[np.int64]
@@ -217,7 +217,7 @@ class Batch(NamedTuple):
 
 @njit(cache=True)
 def propose(rng, moves, turns, chances, size):
-    """Draw moves: patterns from cumulative probabilities `chances` `(p,)`, and each move's first cell from `turns`.
+    """Draw a batch of moves, with patterns by cumulative probabilities and first cells from `turns`.
 
     A move that finds no second cell has no cells at all.
     """
@@ -238,7 +238,7 @@ def propose(rng, moves, turns, chances, size):
 
 @njit(cache=True)
 def _on_grid(dice, moves, turns, batch):
-    """Write a move between cells of the grid that differ in the coordinates of one or both parts of a pattern."""
+    """Write a move between cells of a grid that differ in those coordinates which a pattern names."""
     sizes, group, bounds, kinds = moves.sizes, moves.group, moves.bounds, moves.kinds
     places, axes = moves.places, moves.axes
     pattern, used, cells, change = batch.pattern, batch.used, batch.cells, batch.change
@@ -274,7 +274,7 @@ def _on_grid(dice, moves, turns, batch):
 
 @njit(cache=True)
 def _listed_move(rng, moves, cells, change):
-    """Draw one listed vector, or the sum or difference of two."""
+    """Draw one of the listed vectors, or the sum or difference of two of them."""
     many = moves.start.size - 1
     i, j = int(rng.random() * many), int(rng.random() * many)
     used = 0

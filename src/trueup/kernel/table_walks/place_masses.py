@@ -1,4 +1,4 @@
-"""Masses of a place's steps in the column sampler: prior times noise, times messages from below.
+"""Masses of one place's steps: its prior, times its noise, times the messages of its parts.
 
 A lowest place's steps lie in a window, those of a place above in that of its parts' sum. Masses are multiplied up from step to
 step by the ratios of the prior's, which are rational in counts, and of normal noise, each a constant times the one before. Where
@@ -39,20 +39,20 @@ AT_ONCE = {"contract", "reassoc", "nsz"}
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def sign(k):
-    """Return the sign, 1 or -1, with which the k-th column of a direction changes."""
+    """Return the sign, 1 or -1, of the change that a direction makes to its k-th column."""
     return 1 if k == 0 or k == 3 else -1
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def message_at(places, v):
-    """Return the start of a place's message in an array: `WIDE` steps above the lowest level, `NARROW` on it."""
+    """Return where a place's message starts in the array of messages."""
     inner = places.level_ptr[-2]
     return WIDE * v if v < inner else NARROW * (v + inner)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _stirling(x):
-    """Return the correction terms of Stirling's formula, accurate to 1e-12 for x of at least `FAR_OUT`."""
+    """Return the correction terms of Stirling's formula, accurate to 1e-12 for large x."""
     return (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / 1260.0 / (x * x)) / (x * x)) / x
 
 
@@ -77,7 +77,7 @@ def gamma_ratio(x, up, down, step):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _choose_window(rng, moves, state, columns, stride, row):
-    """Draw the window of steps at a lowest place, in which the current table has a uniform position."""
+    """Draw the window of steps at a lowest place; the current table's position in it is uniform."""
     if not state.inhabited[row]:
         return 0, 1
     low = -int(rng.random() * moves.window)
@@ -94,7 +94,7 @@ def _choose_window(rng, moves, state, columns, stride, row):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def leaf_mass_ratios(places, state, columns, stride, row, low, size, balance, ratios):
-    """Write the ratios of successive prior masses of steps at a lowest place."""
+    """Write the ratios of each step's prior mass to that of the step before, at a lowest place."""
     rate, even = _rate(state, columns, row), _even(places, columns, row, balance)
     if stride == 1:
         _unit_ratios(places, state, columns, row, rate * even, low - 1.0, ratios[:NARROW])
@@ -109,7 +109,7 @@ def leaf_mass_ratios(places, state, columns, stride, row, low, size, balance, ra
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _rate(state, columns, row):
-    """Return the factor by which a lowest place's prior mass changes per step, apart from gamma functions."""
+    """Return the factor of a lowest place's prior mass per step, apart from gamma functions."""
     last, s, rate = len(state.kappa) - 1, state.size[row], 1.0
     for k in range(columns.size):
         whole = state.kappa[last, columns[k]] + s
@@ -119,13 +119,13 @@ def _rate(state, columns, row):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _even(places, columns, row, balance):
-    """Return the balancing factor per step by which all masses of a lowest place are multiplied."""
+    """Return the balancing factor per step that multiplies the masses of a lowest place."""
     return balance[places.parent[places.level_ptr[-2] + row]] if columns.size == SINGLE else 1.0
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _unit_ratios(places, state, columns, row, rate, begin, ratios):
-    """Write the ratios of successive prior masses at a lowest place, for steps of one count from the count `begin` on."""
+    """Write the ratios of successive prior masses at a lowest place for steps of one count."""
     last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
     p, a, total = places.parent[v], state.a[last] * state.weight[v], state.total[v] + begin
     for k in range(columns.size):
@@ -169,7 +169,7 @@ def leaf_log_masses(places, state, columns, stride, row, low, size, balance, log
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inner(places, state, columns, level, v, balance):
-    """Return the gamma function parameters and the balancing factor per step of a place above the lowest level."""
+    """Return, for a place above the lowest level, gamma function parameters and the balancing factor."""
     up, down = (
         state.a[level] * state.weight[v] if level > 0 else 1.0,
         parts(places, state, v) * state.a[level + 1],
@@ -207,7 +207,7 @@ def _inner_logs(places, state, columns, stride, level, v, low, size, balance, lo
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def weigh_alike(places, state, stride, balance):
-    """Write the balancing factor per step by which the masses of each place's parts are multiplied.
+    """Write the balancing factors per step that multiply the masses of each place's parts.
 
     A large concentration asks of every part that it grow, and of the place that it shrink, which come to nothing together. Apart,
     the masses of sums near the present one would be too small beside those of others. At a part of mean size a step up is even,
@@ -241,7 +241,7 @@ def exp_of_negative(x):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _normal_mass_ratio(gap, room, level, row, low, bend):
-    """Return the ratio of the first two masses of normal noise in a window.
+    """Return the ratio of the first two masses of normal noise in a place's window.
 
     `bend` is half the second difference of the log mass: of one direction all places' are alike.
     """
@@ -253,7 +253,7 @@ def _normal_mass_ratio(gap, room, level, row, low, bend):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _normal_noises(gap, room, level, bend):
-    """Write the ratio of the first two masses of normal noise, for every lowest place.
+    """Write the ratio of the first two masses of normal noise for every lowest place.
 
     `_normal_mass_ratio` gives one of these times that of a window's first step, which `room.begun` holds from the last one on.
     """
@@ -273,7 +273,7 @@ def _normal_noises(gap, room, level, bend):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _cumulate(ratios, ratio, curve, masses):
-    """Compute masses from the prior's ratios of successive masses and those of normal noise."""
+    """Compute masses from ratios of successive masses of the prior and of normal noise."""
     masses[0] = mass = 1.0
     for i in range(1, masses.size):
         mass *= ratios[i] * ratio
@@ -283,7 +283,7 @@ def _cumulate(ratios, ratio, curve, masses):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _cumulate_narrow(ratios, ratio, curve, masses):
-    """Compute the first `NARROW` masses as `_cumulate` does."""
+    """Compute the first `NARROW` masses in the way of `_cumulate`."""
     masses[0] = mass = 1.0
     for i in range(1, NARROW):
         mass *= ratios[i] * ratio
@@ -293,7 +293,7 @@ def _cumulate_narrow(ratios, ratio, curve, masses):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_noise(gap, room, level, row, stride, low, logs):
-    """Add the log masses of the noise at a place for each step."""
+    """Add the log masses of the noise at a place to `logs`, for each step."""
     for k in range(room.first[level], room.first[level + 1]):
         d, far = gap[room.spot[k, 0] + row * room.spot[k, 1]], room.change[k] * stride
         slope, curve, reach = room.law[k, 0], room.law[k, 1], room.law[k, 2]
@@ -312,7 +312,7 @@ def _log_noise(gap, room, level, row, stride, low, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _message(tables, top, columns, stride, low, logs):
-    """Add the log density of the root's table under its normal law, for each step along a direction."""
+    """Add the log density of the root's table under a normal law to `logs`, for each step."""
     lean, bend = 0.0, 0.0
     for k in range(columns.size):
         lean += sign(k) * tables.pull[columns[k]]
@@ -327,7 +327,7 @@ def _message(tables, top, columns, stride, low, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def log_prior_of_total(tables, total):
-    """Return the log prior of the root's total, by linear interpolation between tabulated totals."""
+    """Return the log prior of the root's total, interpolated between tabulated totals."""
     x, log = tables.total, tables.log_total
     k, above = 1, x.size - 1
     while k < above:
@@ -382,7 +382,7 @@ def _keep_wide(masses, size, tail, child, own):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_of_ratios(ratios, size, logs):
-    """Compute log masses from the ratios of successive masses; the first is 0."""
+    """Compute log masses from the ratios of successive masses, beginning with 0."""
     logs[:] = 0.0
     for i in range(1, size):
         logs[i] = logs[i - 1] + math.log(ratios[i])
@@ -390,7 +390,7 @@ def _log_of_ratios(ratios, size, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _weigh_by_logs(places, tables, state, work, columns, stride, level, room, v):
-    """Compute the law of a place's steps from the prior's ratios and the log noise; return False if rounding left no mass."""
+    """Compute the law of a place's steps from prior and log noise; return False if no mass is left."""
     last, row, at = places.level_ptr.size - 2, v - places.level_ptr[level], message_at(places, v)
     low, size, masses, long = work.ends[v, 0], work.ends[v, 1], room.masses, stride > LONGEST
     logs = room.logs[: NARROW if level == last else WIDE]
@@ -426,7 +426,7 @@ def _weigh_by_logs(places, tables, state, work, columns, stride, level, room, v)
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def weigh_places(rng, places, tables, moves, state, work, columns, stride, level, room):
-    """Compute the law of the steps of every place of a level, prior times noise; return False if rounding left no mass."""
+    """Compute the laws of the steps of a level's places; return False if rounding left no mass."""
     last, first, masses = places.level_ptr.size - 2, places.level_ptr[level], room.masses
     given = tables.total.size > 0 and columns.size == SINGLE
     normal, bend = level > 0 or (tables.pull.size == 0 and not given), 0.0

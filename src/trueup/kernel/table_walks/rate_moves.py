@@ -1,4 +1,4 @@
-"""Joint moves of the prior's gamma rates and of counts, which cross wide posteriors faster than steps of single columns.
+"""Joint moves of the prior's gamma rates and of counts, for posteriors too wide for single columns.
 
 Given the counts, compositions and sizes are known to about the root of a count, and given these so are the counts. Where noise
 says less, a chain that draws either given the other takes steps of sqrt(count) in a posterior as wide as the noise, which
@@ -65,7 +65,7 @@ MAX_TOTAL_STEP_SDS = 3.0
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _random_scale(rng, least):
-    """Return a random standard deviation for the step of a log, log-uniform from `least` to a maximum."""
+    """Return a random standard deviation of a step of a log, log-uniform from `least` on."""
     least = min(max(least, MIN_LOG_SCALE), MAX_LOG_SCALE)
     return least * (MAX_LOG_SCALE / least) ** rng.random()
 
@@ -91,7 +91,7 @@ def _rate(places, rates, v):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_of_rates(places, state, rates, level, v, step):
-    """Return the log ratio of the prior density of rates, after and before a step at a place, including all places above it."""
+    """Return the log ratio of the prior density of rates, after and before a step at a place."""
     log, u = 0.0, v
     for at in range(level, -1, -1):
         power = state.a[at] * state.weight[u] - 1.0 if at > 0 else 0.0
@@ -104,7 +104,7 @@ def _log_of_rates(places, state, rates, level, v, step):
 
 @njit(cache=True, error_model="numpy")
 def _move_total(rng, places, tables, state, rates, level, v, noise):
-    """Propose a new total of a place, which changes all places above it."""
+    """Propose a new total of a place, and change the totals of all places above it."""
     rate = _rate(places, rates, v)
     if not rate > 0.0:
         return
@@ -159,7 +159,7 @@ def _exchange(rng, places, tables, state, rates, level, one, other, noise):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _inhabit(rng, places, tables, state, rates, v, other):
-    """Propose that an empty lowest place becomes inhabited, with persons of a sibling, or that it loses all persons to it."""
+    """Propose that an empty lowest place and an inhabited sibling of it exchange persons."""
     first, p, last = places.level_ptr[-2], places.parent[v], places.level_ptr.size - 2
     rate, born = state.rate[p - places.level_ptr[-3]], not state.inhabited[v - first]
     a, whole = state.a[last] * state.weight[v], state.a[last] * parts(places, state, p)
@@ -192,7 +192,7 @@ def _inhabit(rng, places, tables, state, rates, v, other):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _follow(rng, value, old, new):
-    """Return a gamma variable of shape `new`, given `value`, a gamma variable of shape `old`."""
+    """Draw a gamma variable of shape `new`, given `value`, a gamma variable of shape `old`."""
     if new > old:
         return value + rng.standard_gamma(new - old)
     if new == old:
@@ -205,7 +205,7 @@ def _follow(rng, value, old, new):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _pass_on(rng, places, state, rates, level, low, high, j, fresh):
-    """Pass a column's change at places of a level on to compositions and gamma variables below.
+    """Pass the change of a column on to the compositions and gamma variables of places below.
 
     `fresh` is the concentration of the column at the next level, which may change, too.
     """
@@ -227,7 +227,7 @@ def _pass_on(rng, places, state, rates, level, low, high, j, fresh):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _relabel(rng, tables, state, rates, row, j):
-    """Move persons among the cells of a lowest place after a column's gamma variable changed; return False if no rate is left."""
+    """Move a lowest place's persons among cells after a gamma variable changed; return False on failure."""
     old, new, rest = rates.cell[row, j], rates.fresh[row], 0.0
     for i in range(rates.cell.shape[1]):
         rest += rates.cell[row, i] if i != j else 0.0
@@ -284,7 +284,7 @@ def _move_concentration(rng, places, tables, state, rates, hyper, level, j):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _try(rng, places, tables, state, rates, level, branch, j, kappa, log):
-    """Apply a column's change to all places below, and accept or reject it; `log` is the log ratio of the prior."""
+    """Apply a column's change to all places below, and accept or reject it."""
     first, (begin, end) = places.level_ptr[-2], branch
     low, high = _pass_on(rng, places, state, rates, level, begin, end, j, kappa)
     well = True
@@ -305,7 +305,7 @@ def _try(rng, places, tables, state, rates, level, branch, j, kappa, log):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _free_from(tables):
-    """Return the first level at which exact totals do not cover every place."""
+    """Return the first level on which the totals of places are not all exact."""
     level = 0
     for r in range(tables.level.size):
         exact = tables.reach[r] == 0.0 and tables.bound[r] == 0 and tables.groups[r] == 1
@@ -315,7 +315,7 @@ def _free_from(tables):
 
 @njit(cache=True, error_model="numpy")
 def move_rates(rng, places, tables, moves, state, open_, hyper, learn):
-    """Propose new totals of all places, compositions and concentrations, once each, with counts that change along.
+    """Propose new totals, compositions and concentrations at all places, with counts that change along.
 
     Parameters
     ----------
@@ -383,7 +383,7 @@ EVERY, SELDOM = 3, 6
 
 @njit(cache=True, error_model="numpy")
 def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, part, kept):
-    """Run sweeps of the Markov chain, and change the state in place; return the number of directions left out.
+    """Run sweeps of the chain on histograms in place; return the number of directions left out.
 
     One call makes several draws: handing over all that a chain is made of takes as long as moving some places a few times.
 

@@ -1,4 +1,4 @@
-"""Gamma variables whose normalised values split the counts of histograms on a hierarchy, and moves of persons with them.
+"""Gamma variables whose normalised values split the counts of histograms, and moves of persons with them.
 
 The prior is that of counts which are multinomial given gamma numbers. The total T of a place above the lowest is shared among
 its parts in proportion to numbers Gamma(a), among the lowest ones that are inhabited alone. The total of a lowest place is
@@ -44,7 +44,7 @@ where all shares of the place above are."""
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _weighted_sums(held, kappa, s):
-    """Return sums over cells of `h v`, `h v (1 - v)` and `h (1 - v)^2`, where v is `kappa / (kappa + s)`."""
+    """Return the sums over cells of `h v`, `h v (1 - v)` and `h (1 - v)^2` with `v = kappa / (kappa + s)`."""
     above, slope, rest = 0.0, 0.0, 0.0
     for j in range(held.size):
         v = kappa[j] / (kappa[j] + s)
@@ -57,7 +57,7 @@ def _weighted_sums(held, kappa, s):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _fitted(held, kappa, power, around):
-    """Return scale and second shape of a beta prime law that approximates the conditional law of a size."""
+    """Return scale and second shape of a beta prime law that approximates the law of a size."""
     s = 0.0
     for j in range(held.size):
         s += held[j] / kappa[j]
@@ -72,7 +72,7 @@ def _fitted(held, kappa, power, around):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def draw_size(rng, held, kappa, power, around, s):
-    """Draw a size by a Metropolis step, proposed from an approximating beta prime law; return the new or the old size."""
+    """Draw a size by a Metropolis step with a beta prime proposal; return the new or the old size."""
     scale, shape = _fitted(held, kappa, power, around)
     if not 0.0 < shape < np.inf:
         return s
@@ -88,7 +88,7 @@ def draw_size(rng, held, kappa, power, around, s):
 
 @njit(cache=True, error_model="numpy")
 def draw_sizes(rng, places, state):
-    """Draw the auxiliary size of every lowest place, and the cell of the one extra person that goes with it."""
+    """Draw the auxiliary size of every lowest place, and the cell of its one extra person."""
     last, first = places.level_ptr.size - 2, places.level_ptr[-2]
     x, theta, size, spare, kappa = state.x, state.theta, state.size, state.spare, state.kappa[last]
     held = np.empty(kappa.size)
@@ -113,7 +113,7 @@ def draw_sizes(rng, places, state):
 
 
 class Rates(NamedTuple):
-    """Gamma variables of totals and cells, the changes of one move, and scratch arrays.
+    """Gamma variables of totals and cells, and the changes that one move makes.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ def draw_rates_of_places(rng, places, state, rates):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def find_places(places, above):
-    """Write, for every lowest place, the place on each level that contains it."""
+    """Write the place on each level that contains each lowest place to `above`."""
     last, first = places.level_ptr.size - 2, places.level_ptr[-2]
     for row in range(above.shape[1]):
         v = first + row
@@ -189,7 +189,7 @@ def find_places(places, above):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def draw_sizes_from(rng, state, rates):
-    """Draw the auxiliary size of every lowest place, and the cell of its extra person, given the gamma variables."""
+    """Draw each lowest place's auxiliary size and extra person's cell, given the gamma variables."""
     for row in range(len(state.x)):
         whole = rates.cell[row].sum()
         if whole > 0.0:
@@ -204,7 +204,7 @@ def draw_sizes_from(rng, state, rates):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def change(tables, rates, row, j, by):
-    """Record the change of a cell, and the changes of the measured values that contain the cell."""
+    """Record the change of a cell, and those of the measured values that contain the cell."""
     k = rates.counts[0]
     rates.at[k, 0], rates.at[k, 1], rates.by[k] = row, j, by
     rates.counts[0] += 1
@@ -232,7 +232,7 @@ def _log_mass(tables, r, y):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def log_noise(tables, state, rates):
-    """Return the log ratio of the densities of noise and of the root's total, after and before the recorded changes."""
+    """Return the log ratio of the densities of noise and root total, after and before recorded changes."""
     log = 0.0
     if tables.total.size:
         moved = rates.by[: rates.counts[0]].sum()
@@ -255,7 +255,7 @@ def log_noise(tables, state, rates):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def settle_change(places, state, rates, taken):
-    """Apply the recorded changes if accepted, and clear them."""
+    """Apply the recorded changes if the move is accepted, and clear them in any case."""
     first = places.level_ptr[-2]
     for k in range(rates.counts[0] if taken else 0):
         row, j = rates.at[k]
@@ -275,7 +275,7 @@ def settle_change(places, state, rates, taken):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def how_many_go(rng, count, weight, whole):
-    """Draw the number of `count` persons that go to a part with the weight `weight` out of `whole`."""
+    """Draw the number of `count` persons who go to a part with weight `weight` out of `whole`."""
     if count == 0 or not weight > 0.0:
         return 0
     return count if weight >= whole else rng.binomial(count, weight / whole)
@@ -283,7 +283,7 @@ def how_many_go(rng, count, weight, whole):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def leave(rng, places, tables, state, rates, level, v, chance):
-    """Remove each person below a place with a given probability; return the number of persons removed."""
+    """Remove each person below a place with probability `chance`; return the number removed."""
     first, low, high, gone = places.level_ptr[-2], v, v + 1, 0
     for _ in range(level, places.level_ptr.size - 2):
         low, high = places.child_ptr[low], places.child_ptr[high]
@@ -299,7 +299,7 @@ def leave(rng, places, tables, state, rates, level, v, chance):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def arrive(rng, places, tables, state, rates, level, v, count):
-    """Distribute arriving persons among all parts and cells below a place; return False if no rate is left."""
+    """Distribute arriving persons among parts and cells below a place; return False if no rate is left."""
     first, last, low, high, well = places.level_ptr[-2], places.level_ptr.size - 2, v, v + 1, True
     rates.arrived[v] = count
     for _ in range(level, last):
@@ -324,7 +324,7 @@ def arrive(rng, places, tables, state, rates, level, v, count):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def fill(rng, tables, rates, row, but, count):
-    """Distribute persons among the cells of a lowest place except `but`; return False if no rate is left."""
+    """Distribute persons among a lowest place's cells except `but`; return False if no rate is left."""
     whole = 0.0
     for j in range(rates.cell.shape[1]):
         whole += rates.cell[row, j] if j != but else 0.0

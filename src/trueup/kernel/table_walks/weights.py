@@ -29,7 +29,7 @@ MAX_PRODUCT = 1e120
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def parts(places, state, v):
-    """Return the total weight of the parts among which a place's total is split; uninhabited parts do not count."""
+    """Return the total weight of the inhabited parts among which a place's total is split."""
     first, stop, last = places.child_ptr[v], places.child_ptr[v + 1], places.level_ptr[-2]
     if first < last:
         return float(stop - first)
@@ -61,7 +61,7 @@ def weigh_parts(places, state):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def draw_each(rng, places, state, p, rate):
-    """Draw, one after the other, which parts of place p without persons are inhabited."""
+    """Draw in turn which of those parts of place p that have no persons are inhabited."""
     first, stop, last, lived = places.child_ptr[p], places.child_ptr[p + 1], places.level_ptr[-2], 0
     for v in range(first, stop):
         lived += state.inhabited[v - last]
@@ -85,7 +85,7 @@ def log_rise(x, b):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def risen(x, b, total, product):
-    """Return `total, product` after multiplying `exp(total) product` by `Gamma(x + b) / Gamma(b)`, with few logarithms."""
+    """Return `total, product` after the factor `Gamma(x + b) / Gamma(b)` on `exp(total) product`."""
     if x >= PRODUCT:
         return total + math.lgamma(x + b) - math.lgamma(b), product
     for i in range(x):
@@ -97,7 +97,7 @@ def risen(x, b, total, product):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def log_totals(places, state, level, a):
-    """Return the log density of the concentration `a` of a level's splits given the totals."""
+    """Return the log density of the concentration `a` of the splits of a level's totals."""
     total, product, known, less = 0.0, 1.0, 0.0, 0.0
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
         own = a * state.weight[v]

@@ -1,4 +1,4 @@
-"""The probability, given the total, that counts meet the bounds of all places under the prior of histograms.
+"""The probability that counts meet the bounds of all places, given the total and the prior.
 
 A flat total that is split among places which differ much meets upper bounds of all the less often the larger it is. Bounds
 are to say nothing of the total itself, so its prior is divided by that probability, averaged over concentrations and rates of
@@ -51,7 +51,7 @@ NUMBERS = 5
 
 
 class _Kind(NamedTuple):
-    """The kind of a place, on which its law depends: level, bounds, and number of parts of each kind."""
+    """What the law of a place depends on: its level, its bounds, and its parts of each kind."""
 
     level: int
     low: int
@@ -60,7 +60,7 @@ class _Kind(NamedTuple):
 
 
 class _Prior(NamedTuple):
-    """The prior's parameters: concentrations by level, the beta law of uninhabited shares, and tilts to tabulate."""
+    """Parameters of the prior of histograms, and the tilts to tabulate."""
 
     a: Reals
     rates: tuple[float, float]
@@ -68,7 +68,7 @@ class _Prior(NamedTuple):
 
 
 class TotalsWithin(NamedTuple):
-    """Totals `at` and, for each, the log probability `log`, up to a constant, that all bounds hold."""
+    """Totals of the root with the log probability, up to a constant, that all bounds hold."""
 
     at: Reals
     log: Reals
@@ -83,7 +83,7 @@ def log_within_bounds(
     lognormal: tuple[float, float] | None = None,
     least: float = 0.0,
 ) -> TotalsWithin:
-    """Return totals of the root with the log probability, up to a constant, that all counts satisfy the bounds.
+    """Return totals of the root, each with the log probability that all counts satisfy their bounds.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def _prior(z: Reals, tilts: Reals, lognormal: tuple[float, float] | None) -> _Pr
 
 
 def _weights(z: Reals, laws: list[tuple[Reals, Reals]]) -> Reals:
-    """Return log importance weights `(k,)` of points drawn from a mixture of normal laws; the target is standard normal."""
+    """Return the log importance weights `(k,)` of points from a mixture of normal laws."""
     drawn = [
         -0.5 * (np.linalg.solve(root, (z - centre).T) ** 2).sum(axis=0) - np.linalg.slogdet(root)[1]
         for centre, root in laws
@@ -142,7 +142,7 @@ def _weights(z: Reals, laws: list[tuple[Reals, Reals]]) -> Reals:
 
 
 def _fitted(z: Reals, log: Reals) -> tuple[Reals, Reals]:
-    """Return mean and covariance root of a normal law that is fitted to weighted points and widened."""
+    """Return the mean and covariance root of a widened normal law fitted to weighted points."""
     p = np.exp(np.maximum(log - max(log.max(), LOWEST), LOWEST))
     p /= p.sum()
     centre = p @ z
@@ -168,7 +168,7 @@ def _kind_of_root(level_ptr: Integers, child_ptr: Integers, low: list[int], high
 
 
 def _log_within(kind: _Kind, prior: _Prior, known: dict[_Kind, Reals]) -> Reals:
-    """Return, at grid points of a place's total, the log probability that all places below satisfy the bounds."""
+    """Return the log probability, at each grid total of a place, that all places below meet their bounds."""
     x, _ = _points(kind.low, kind.high)
     if not kind.parts:
         return np.zeros(len(x))
@@ -185,7 +185,7 @@ def _log_within(kind: _Kind, prior: _Prior, known: dict[_Kind, Reals]) -> Reals:
 
 
 def _cumulants(kind: _Kind, prior: _Prior, known: dict[_Kind, Reals]) -> Reals:
-    """Return log sum, mean and variance `(3, tilts)` of the tilted law of a part's count."""
+    """Return log sum, mean and variance `(3, tilts)` of a part's count at each tilt."""
     x, log_weight = _points(kind.low, kind.high)
     a = prior.a[kind.level - 1]
     return _tilted(x, log_weight + _log_within(kind, prior, known), a, prior.tilts)
@@ -193,7 +193,7 @@ def _cumulants(kind: _Kind, prior: _Prior, known: dict[_Kind, Reals]) -> Reals:
 
 @njit(cache=True)
 def _tilted(x, log, a, tilts):
-    """Return log sums, means and variances `(3, tilts)` of `Gamma(x + a) / (Gamma(a) x!)` times `exp(log)`, at each tilt."""
+    """Return log sum, mean and variance `(3, tilts)` of a weighted negative binomial at each tilt."""
     own, out, term = np.empty(len(x)), np.empty((3, len(tilts))), np.empty(len(x))
     for k in range(len(x)):
         own[k] = log[k] + log_gamma_difference(x[k], a, 1.0) - math.lgamma(a)
@@ -218,14 +218,14 @@ def _saddle(log: Reals, mean: Reals, variance: Reals, tilt: Reals) -> Reals:
 
 
 def _without(total: Reals, a: float) -> Reals:
-    """Return the saddlepoint approximation for totals of parts without bounds, which have the total concentration `a`."""
+    """Return the saddlepoint approximation of the law of a total without bounds on its parts."""
     total = np.maximum(total, 1e-300)
     tilt = -np.log1p(a / total)
     return _saddle(a * np.log1p(total / a), total, total * (1.0 + total / a), tilt)
 
 
 def _inhabited(kind: _Kind, prior: _Prior) -> list[tuple[float, list[int]]]:
-    """Return pairs of a log probability and the numbers of inhabited parts of each kind."""
+    """Return the possible numbers of inhabited parts of each kind, with log probabilities."""
     counts = [many for _, many in kind.parts]
     size = sum(counts)
     if kind.level < len(prior.a) - 1 or size == 1 or any(part.low > 0 for part, _ in kind.parts):
@@ -240,19 +240,19 @@ def _inhabited(kind: _Kind, prior: _Prior) -> list[tuple[float, list[int]]]:
 
 
 def _shared(number: int, counts: list[int]) -> list[int]:
-    """Return a list that divides a number of parts among kinds, in proportion to the kinds' sizes."""
+    """Divide a number of parts among kinds, in proportion to the sizes of the kinds."""
     return np.diff(np.cumsum([0, *counts]) * number // sum(counts)).tolist()
 
 
 def _log_beta_binomial(k: int, size: int, empty: float, lived: float) -> float:
-    """Return the log probability, up to a constant, that k of `size` parts are inhabited (beta-binomial)."""
+    """Return the log beta-binomial probability, up to a constant, that k of `size` parts are inhabited."""
     log = math.lgamma(lived + k + TINY) + math.lgamma(empty + size - k + TINY)
     return log - math.lgamma(k + 1) - math.lgamma(size - k + 1)
 
 
 @lru_cache(maxsize=4096)
 def _points(low: int, high: int) -> tuple[Reals, Reals]:
-    """Return the counts at which a place's laws are tabulated, and the log of each count's quadrature weight."""
+    """Return grid points of a place's count, with the log of each point's quadrature weight."""
     ends = [low + WHOLE]
     while ends[-1] <= high:
         ends.append(low + 2 * (ends[-1] - low))

@@ -37,7 +37,7 @@ from trueup.kernel.compiled import njit
 
 @njit(cache=True)
 def most_children(child_ptr):
-    """Return the largest number of children of any node, which is the size of scratch arrays."""
+    """Return the largest number of children of a node in a tree."""
     most = 0
     for v in range(child_ptr.size - 1):
         most = max(most, child_ptr[v + 1] - child_ptr[v])
@@ -46,7 +46,7 @@ def most_children(child_ptr):
 
 @njit(cache=True)
 def fuse(own, below):
-    """Return the gain of a node's own value, and the variance of the combination of two values of one total."""
+    """Return the gain of a node's own value over the value from below, and the combined variance."""
     if own == np.inf or (below == 0.0 and own > 0.0):
         return 0.0, below
     if own == 0.0 or below == np.inf:
@@ -57,7 +57,7 @@ def fuse(own, below):
 
 @njit(cache=True)
 def messages(child_ptr, variance):
-    """Return the weights of measurements in the upward pass, from variances alone.
+    """Return the gains and variances of the upward pass of least squares, from variances alone.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def messages(child_ptr, variance):
 
 @njit(cache=True)
 def shares(child_ptr, spread):
-    """Return the share (n,) that each node takes of its parent's correction: V_c / U, with its limits."""
+    """Return the share (n,) of a parent's correction that each node takes."""
     share = np.zeros(spread.size)
     for v in range(spread.size):
         a, b = child_ptr[v], child_ptr[v + 1]
@@ -152,7 +152,7 @@ def sweep_down(child_ptr, share, x):
 
 
 def least_squares(child_ptr: np.ndarray, variance: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Solve min sum (x_v - y_v)^2 / q_v over additive x, exactly and in linear time.
+    """Return the additive counts x that minimise `sum (x_v - y_v)^2 / q_v`, in linear time.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def _solve(child_ptr, gain, share, values):
 
 @njit(cache=True)
 def posterior_variances(child_ptr, spread):
-    """Return the variance of every least-squares count, (n,), by a formula in linear time.
+    """Return the variance (n,) of each least-squares count, in linear time.
 
     Given the parent's count, a child's has variance ``V_c - V_c^2 / U`` whatever the rest of the tree says,
     and moves with the parent by its share ``V_c / U``; so

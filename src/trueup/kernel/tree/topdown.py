@@ -1,4 +1,4 @@
-"""Top-down reconciliation: least squares upward, then one projection of each parent's children on a bounded simplex downward.
+"""Reconciliation of a tree from the top down, after least squares from the bottom up.
 
 The global least-squares optimum under ``x >= 0`` lets noise at the leaves push every total up: a leaf that
 would be negative is lifted to 0 and its ancestors pay. Here each total is settled from its own subtree and
@@ -30,7 +30,7 @@ from trueup.kernel.tree.whole import propagate
 
 @njit(cache=True)
 def project_part(a, b, spread, lower, upper, total, x, free):
-    """Project the parts ``a .. b - 1`` of ``x`` in place onto the given total, within their bounds; ``free`` is scratch."""
+    """Project parts ``a .. b - 1`` of ``x`` in place onto a given total, within their bounds."""
     unmeasured = 0
     low, high, kept = 0.0, 0.0, 0.0
     for c in range(a, b):
@@ -60,7 +60,7 @@ def project_part(a, b, spread, lower, upper, total, x, free):
 
 @njit(cache=True)
 def _fix_variables(free, size, spread, lower, upper, total, x):
-    """Fix parts at their bounds until the multiplier moves no other part across its bound."""
+    """Fix parts at their bounds until the multiplier takes no other part across a bound."""
     equal = size > 0 and spread[free[0]] == np.inf  # all of them are: any common variance will do
     while size > 0:
         value, room = 0.0, 0.0
@@ -103,7 +103,7 @@ def topdown(
     overwrite_bounds: bool = False,
     shrink: bool = False,
 ) -> tuple[np.ndarray, int]:
-    """Reconcile from the top down: project each parent's children onto its total, within their bounds.
+    """Return counts reconciled from the top down: children are projected onto their parent's total.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def topdown(
 
 @njit(cache=True)
 def topdown_rows(child_ptr, exact, gain, spread, lower, upper, low, high, values, shrink):
-    """Reconcile each row of ``values`` (b, n) in place, as `topdown` does; ``low`` and ``high`` (n,) are scratch."""
+    """Reconcile each row of ``values`` (b, n) in place, as `topdown` does."""
     most = most_children(child_ptr)
     free, estimates = np.empty(most, np.int64), np.empty(most)
     for i in range(values.shape[0]):
@@ -194,7 +194,7 @@ MAX_NEWTON_STEPS, PRECISE = 30, 1e-10
 
 @njit(cache=True)
 def shrink_part(a, b, spread, lower, upper, total, estimates, x):
-    """Shrink the projected parts ``a .. b - 1`` of ``x`` a little towards their lower bounds, in place; their sum is kept.
+    """Shrink projected parts ``a .. b - 1`` of ``x`` towards their lower bounds, with the same sum.
 
     Left as projected where a part that is not exact has no measurement, a variance below 36 or an upper bound.
     """
@@ -237,7 +237,7 @@ def shrink_part(a, b, spread, lower, upper, total, estimates, x):
 
 @njit(cache=True)
 def _shrunk(variance, y, threshold):
-    """Return the shrunken excess over the bound of a part that lies y above it, and the derivative by y."""
+    """Return a part's shrunken excess y over its lower bound, and the derivative by y."""
     if y <= 0.0 or variance == 0.0:
         return 0.0, 0.0
     share = SHARE * min(1.0, threshold * math.sqrt(variance))

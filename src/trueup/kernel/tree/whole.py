@@ -114,7 +114,7 @@ def _conflict_nodes(node: int, others: set[int]) -> np.ndarray:
 
 
 def _frontier(child_ptr: np.ndarray, own: np.ndarray, tight: np.ndarray, node: int) -> dict[int, float]:
-    """Return the highest descendants whose own lower bound is at least the bound that their descendants imply."""
+    """Return the highest descendants whose own lower bound is at least the one that nodes below imply."""
     found: dict[int, float] = {}
     open_nodes = [node]
     for v in open_nodes:
@@ -127,7 +127,7 @@ def _frontier(child_ptr: np.ndarray, own: np.ndarray, tight: np.ndarray, node: i
 
 
 def _enough(demands: dict[int, float], limit: float) -> set[int]:
-    """Return a smallest set of demands that together exceed the limit."""
+    """Return a smallest set of demands that exceed the limit together."""
     if not demands or min(demands.values()) < 0.0:  # none: the value of a leaf against its own bound
         return set(demands)
     chosen, total = set(), 0.0
@@ -148,7 +148,7 @@ ROUNDING_ERRORS = 16 * 2.0**-52
 def controlled_rounding(
     child_ptr: np.ndarray, weight: np.ndarray, values: np.ndarray, seeds: np.ndarray | int = 0
 ) -> np.ndarray:
-    """Solve min sum w_v (X_v - x_v)^2 over additive integers X_v that are floor or ceiling of x_v.
+    """Return additive integers, each the floor or ceiling of a count x, nearest in weighted squares.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def _round_rows(child_ptr, weight, values, seeds):
 
 @njit(cache=True)
 def _least_costs(child_ptr, weight, values, seed, low, marginal, order, ties):
-    """Compute, from the leaves up, each node's lower count and the marginal cost of one more (inf: impossible)."""
+    """Compute, from the leaves up, each node's rounded count and the cost of adding one."""
     for v in range(values.size - 1, -1, -1):
         low[v], fraction = split_total(values[v])
         marginal[v] = weight[v] * (1.0 - 2.0 * fraction) if fraction > 0.0 else np.inf
@@ -216,7 +216,7 @@ def _least_costs(child_ptr, weight, values, seed, low, marginal, order, ties):
 
 @njit(cache=True)
 def _carry_out(child_ptr, seed, chosen, marginal, order, ties):
-    """Round up, from the root down, those children of each node that have the smallest marginal costs."""
+    """Round up the cheapest children of each node, from the root down."""
     chosen[0] += marginal[0] < 0.0
     for v in range(chosen.size):
         a, b = child_ptr[v], child_ptr[v + 1]
@@ -231,7 +231,7 @@ def _carry_out(child_ptr, seed, chosen, marginal, order, ties):
 
 @njit(cache=True)
 def split_total(value):
-    """Split a count into its floor (int64) and its fraction, rounded to 0 within the tolerance."""
+    """Split a count into its floor and its fraction, which is 0 within the tolerance."""
     tolerance = max(RESOLUTION, ROUNDING_ERRORS * abs(value))
     nearest = np.rint(value)
     if abs(value - nearest) <= tolerance:
@@ -242,7 +242,7 @@ def split_total(value):
 
 @njit(cache=True)
 def _open(a, b, marginal, order):
-    """Write the nodes that can be rounded either way to `order`; return the number of these nodes."""
+    """Write the nodes that can be rounded either way to `order`; return how many there are."""
     size = 0
     for c in range(a, b):
         if marginal[c] < np.inf:
@@ -253,7 +253,7 @@ def _open(a, b, marginal, order):
 
 @njit(cache=True)
 def hashed(node, seed):
-    """Mix a node number with a seed (the finaliser of splitmix64, Steele, Lea & Flood 2014)."""
+    """Return a 64-bit hash of a node number and a seed (finaliser of splitmix64)."""
     mixed = np.uint64(node) * np.uint64(0x9E3779B97F4A7C15) + seed
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -262,7 +262,7 @@ def hashed(node, seed):
 
 @njit(cache=True)
 def _select(order, ties, size, rank, marginal, seed):
-    """Move the ``rank`` cheapest nodes to the front (quickselect), ties by hash, and return the next node."""
+    """Move the ``rank`` cheapest nodes to the front (quickselect), and return the next node."""
     for k in range(size):
         ties[k] = hashed(order[k], seed)
     first, last = 0, size - 1
