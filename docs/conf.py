@@ -8,19 +8,13 @@ project = "trueup"
 author = "the authors of trueup"
 release = version = __version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = ["myst_nb", "sphinx_copybutton"]
 exclude_patterns = ["_build", "Thumbs.db"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"
 """Examples run as doctests: one check of them is enough."""
-
-autodoc_typehints = "none"
-"""Signatures are shown as they are; types of parameters stand in the text of the docstrings."""
-napoleon_google_docstring = False
-napoleon_use_ivar = True
-napoleon_use_rtype = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"trueup {release}"

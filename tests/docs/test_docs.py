@@ -15,6 +15,7 @@ from tests.docs.pages import run_page
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.request import keys_taken
 from trueup.model.spec import load_spec
+from trueup.model.verb import argument_names
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -41,7 +42,9 @@ def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "page", [pytest.param(p, marks=[pytest.mark.slow] * (p.stem in LONG)) for p in ONE_TABLE], ids=lambda p: p.stem
+    "page",
+    [pytest.param(p, marks=[pytest.mark.slow] * (p.stem in LONG)) for p in ONE_TABLE],
+    ids=lambda p: p.stem,
 )
 def test_a_tutorial_runs_under_a_ledger_without_a_new_question(page, tmp_path, monkeypatch):
     """A right description of the table costs nothing; one check has to be left for a wrong one."""
@@ -112,19 +115,31 @@ def test_every_page_is_in_the_table_of_contents():
     assert {str(page.relative_to(DOCS).with_suffix("")) for page in PAGES} - {"index"} == listed
 
 
+def entries(heading: str) -> dict[str, str]:
+    """The entries of one chapter of the page on Python, by their names."""
+    chapter = (DOCS / "python.md").read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return dict(part.split("\n", 1) for part in chapter.split("\n### ")[1:])
+
+
 def test_every_public_name_is_documented():
     text = (DOCS / "python.md").read_text()
-    named = set(re.findall(r"auto(?:function|class|exception|module):: (?:trueup\.)?(\w+)", text)) - {
-        "errors",
-        "reporting",
-    }
-    assert named == set(trueup.__all__) - {"__version__"}
+    assert set(trueup.__all__) - {"__version__", "arrays", "theory"} <= set(
+        re.findall(r"^### (\w+)$", text, re.MULTILINE)
+    )
+    assert set(entries("Arrays")) == set(trueup.arrays.__all__)
+    assert set(entries("Theory")) == set(trueup.theory.__all__) - set(trueup.arrays.__all__)
 
 
-def test_the_command_reference_is_current():
-    written = subprocess.run(
-        [sys.executable, DOCS / "commands.py"], capture_output=True, text=True, check=True
-    )
-    assert written.stdout == (DOCS / "commands.md").read_text(), (
-        "run: python docs/commands.py > docs/commands.md"
-    )
+def test_every_argument_of_a_verb_is_described():
+    verbs = entries("Verbs")
+    for name in ("measure", "reconcile", "infer", "ask", "changes", "assess", "report"):
+        missing = [each for each in argument_names(getattr(trueup, name)) if f"`{each}`" not in verbs[name]]
+        assert not missing, name
+    assert "sizes=..." in verbs["assess"]
+    assert "options" not in verbs["assess"]
+
+
+@pytest.mark.parametrize(("script", "page"), [("commands", "commands"), ("api", "python")])
+def test_a_reference_is_current(script, page):
+    made = subprocess.run([sys.executable, DOCS / f"{script}.py"], capture_output=True, text=True, check=True)
+    assert made.stdout == (DOCS / f"{page}.md").read_text(), f"run: python docs/{script}.py > docs/{page}.md"
