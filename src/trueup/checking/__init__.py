@@ -18,7 +18,7 @@ from trueup.model.spec import Spec
 
 @dataclass(frozen=True)
 class Check:
-    """A rule with its verdict; `where` names the first places that violate it."""
+    """The verdict on one rule, with the first places or groups that violate it."""
 
     rule: str
     holds: bool
@@ -26,7 +26,7 @@ class Check:
 
 
 def promised(spec: Spec, cells: Cells, manifest: Mapping[str, Any]) -> Check:
-    """Check that the noise laws and privacy losses in the manifest are those that the spec implies."""
+    """Return a check that the manifest states the noise laws and privacy losses that the spec implies."""
     if manifest["guarantee"].get("kind") == "none":
         same = guarantee_in(manifest["guarantee"]) == NO_GUARANTEE
         return Check("no guarantee is claimed, and none is stated", same)

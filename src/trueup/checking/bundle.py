@@ -41,7 +41,8 @@ MEMORY_BYTES = 2_000_000_000
 
 
 def check(folder: str | Path, *, memory: int | None = None) -> list[Check]:
-    """Check every rule that the public files of a bundle must satisfy; nothing that the bundle claims is trusted.
+    """Check every rule that the public files of a bundle must satisfy, trusting nothing that the bundle
+    states.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ def _findings(folder: Path, memory: int | None) -> Iterator[Check]:
 
 
 def _is_sealed(folder: Path, manifest: Mapping[str, Any]) -> bool:
-    """Return True if the seal is that of the files of measurements, and there are no other such files."""
+    """Return True if the files of measurements match the seal, and the bundle has no further such files."""
     parts = manifest["parts"]
     files = {name for name in manifest["files"] if name.startswith("measurements/")}
     same = files == {measured_file(name) for name in parts}
@@ -106,7 +107,7 @@ def _is_sealed(folder: Path, manifest: Mapping[str, Any]) -> bool:
 
 
 def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int | None) -> Iterator[Check]:
-    """Check the tables of a bundle as a stream, in bounded memory."""
+    """Yield checks of the tables of a bundle that was measured in parts, computed in bounded memory."""
     import duckdb
 
     from trueup.checking.streamed import Files
@@ -160,7 +161,7 @@ def _whole_bundle(
 
 
 def _declared(entry: Mapping[str, Any]) -> Method:
-    """Return the method that a release declares, which determines the rules to check."""
+    """Return the reconciling method that a release declares; it determines the rules to check."""
     name, parameters = entry_of(entry)
     return build(name or "", parameters)
 
@@ -190,7 +191,7 @@ def _invariants(measurements: Measurements, finest: NDArray) -> Iterator[Check]:
 
 
 def _check_sums(cells: Cells, margin: Margin, finest: NDArray, counts: NDArray) -> Iterator[Check]:
-    """Check a table against the sums of the finest cells, or of every table that determines it."""
+    """Check a table against the sums of the finest cells or, in a family, of every finer table."""
     if not isinstance(cells, FamilyCells):
         yield _equal(f"'{margin}' is the sum of its cells", cells, margin, cells.sum(finest, margin), counts)
         return
@@ -202,7 +203,7 @@ def _check_sums(cells: Cells, margin: Margin, finest: NDArray, counts: NDArray) 
 def _equal(
     rule: str, cells: Cells, margin: Margin, left: NDArray, right: NDArray, groups: NDArray | None = None
 ) -> Check:
-    """Return a check that two tables of a margin, or some of their groups, are equal."""
+    """Return a check that two sets of counts for one margin, or for some of its groups, are equal."""
     differs = np.flatnonzero(np.abs(left - right) > slack(left))
     differs = differs if groups is None else groups[differs]
     return Check(rule, not differs.size, tuple(cells.margin_label(margin, int(g)) for g in differs[:3]))

@@ -1,4 +1,4 @@
-"""Checks of a bundle's tables in many files, read through DuckDB in bounded memory.
+"""Checks of a bundle whose tables are stored in many files, read through DuckDB in bounded memory.
 
 One file: every rule is a query on the same views.
 """
@@ -36,7 +36,7 @@ Finding = tuple[str, bool, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Files:
-    """The public files of a bundle as tables of a database.
+    """The public files of a bundle, read as tables of a DuckDB database.
 
     Places have one text each, as in the measurements; a histogram's cell is its position in cell order.
     """
@@ -47,7 +47,7 @@ class Files:
     connection: Any
 
     def findings(self) -> Iterator[Finding]:
-        """Yield the verdict on every rule that tables in many files must satisfy."""
+        """Yield the verdict on every rule that the tables of the bundle must satisfy."""
         self._refuse_more_rows()
         listed_tables = [table.finest for table in self._tables]
         lost = [str(margin) for margin in self._one_place.finest_tables if margin not in listed_tables]
@@ -73,7 +73,7 @@ class Files:
             yield self._bounded(bound, part)
 
     def _refuse_more_rows(self) -> None:
-        """Refuse files with more rows than the manifest allows, judged by the number of rows in each footer."""
+        """Refuse Parquet files whose footers state more rows than the manifest allows."""
         places = {entry["level"]: entry["places"] for entry in self.manifest["levels"]}
         most = {"places.parquet": max(places.values(), default=0)}
         # One row is of no place: the number of records that a limit left out, where it was measured.
@@ -96,7 +96,7 @@ class Files:
         return range(len(self.spec.levels))
 
     def _views(self) -> None:
-        """Create SQL views: `place i`, `domain i` and `count i` for every level or table, and `measured`."""
+        """Create the SQL views `place i`, `domain i` and `count i` of each level or table, and `measured`."""
         places = parquet([self.public / "places.parquet"])
         held = [c[0] for c in self.connection.execute(f"DESCRIBE SELECT * FROM {places}").fetchall()]
         label = [self._label(level, held) for level in self._levels]
@@ -137,7 +137,7 @@ class Files:
 
     @cached_property
     def _tables(self) -> list[Cells]:
-        """Return the released tables at a single place of every level, each with cells of its own."""
+        """Return the layout of every released table as if each level had a single place."""
         return [table_alone(self._one_place, margin_in(entry)) for entry in self.manifest["counts"]]
 
     def _said(self, table: int) -> str:
@@ -145,7 +145,7 @@ class Files:
         return f"'{margin}'" if self._one_place.is_family else f"level '{margin.level}'"
 
     def _nested(self) -> Iterator[tuple[int, int]]:
-        """Yield pairs of tables of which the first consists of sums over the second."""
+        """Yield the positions of two tables of which the counts of the first are sums over the second."""
         if not isinstance(self._one_place, FamilyCells):
             yield from pairwise(range(len(self._tables)))
             return
@@ -170,7 +170,7 @@ class Files:
         return self.connection.execute(query).fetchall()[0][0]
 
     def _found(self, rule: str, query: str) -> Finding:
-        """Return a verdict that is passed if a query returns no row; otherwise its rows name the places."""
+        """Return a verdict that passes if the query finds no place, and else names the first places found."""
         rows = self.connection.execute(f"SELECT DISTINCT place FROM ({query}) LIMIT 3").fetchall()
         return rule, not rows, tuple(str(row[0]) for row in rows)
 
@@ -218,16 +218,16 @@ class Files:
 
     @cached_property
     def _one_place(self) -> Cells:
-        """Return the cells of a single place of every level."""
+        """Return the layout of the cells as if each level had a single place."""
         return cells_of_sizes(self.spec, [1] * len(self._names))
 
     @cached_property
     def _constraints(self) -> Constraints:
-        """Return the constraints on the cells of a single place."""
+        """Return the constraints on the cells as if each level had a single place."""
         return local_constraints(self.spec, self._one_place)
 
     def _linked(self, level: int) -> Finding:
-        """Check the rules that link two tables: weighted sums of cells that must be zero, or at most zero."""
+        """Check linear rules on two linked tables: sums that must be zero, or at most zero."""
         cells, rules = self._one_place, self._constraints.linear
         weights = np.zeros((len(rules), cells.n))
         for row, rule in zip(weights, rules):
@@ -252,7 +252,7 @@ class Files:
         )
 
     def _sums(self, sums: int, table: int) -> Finding:
-        """Compare a table with sums over another table that determines it, also one of lower levels."""
+        """Check that a table's counts are the sums over a table of the same level or of a lower one."""
         margin, levels = (
             self._tables[sums].finest,
             [len(self._tables[i].tree.levels) - 1 for i in (sums, table)],
@@ -282,7 +282,7 @@ class Files:
         return self._found(f"the invariant '{header.margin}' is as enumerated", differ)
 
     def _bounded(self, bound: Bound, part: BoundPart) -> Finding:
-        """Check that every group of a margin, listed or not, is within its limits; null stands for no limit."""
+        """Check that every group of a margin is within its limits, where a null is no limit."""
         every = Constraints(self._one_place, ()).bound_values(replace(bound, lower=0))[0]
         self.connection.register("given_bounded", {"grp": np.flatnonzero(every == 0) + 1})
         level, (low, high) = self._names.index(bound.margin.level), map(_limit_sql, (part.lower, part.upper))
@@ -294,7 +294,7 @@ class Files:
         return self._found(f"the bounds on '{bound.margin}' hold", outside)
 
     def _margin(self, margin: Margin) -> str:
-        """Return a query for released counts by place and group (from 1) of a margin; groups of zero may be missing."""
+        """Return a query for a margin's released counts by place and group, without groups of zero."""
         margins = (table.finest for table in self._tables)
         contains = self._one_place.contains
         return self._grouped(
@@ -302,7 +302,7 @@ class Files:
         )
 
     def _grouped(self, table: int, margin: Margin) -> str:
-        """Return a query that sums a table's counts by place and by group (from 1) of some attributes."""
+        """Return a query that sums a table's counts by place and group; the first group has number 1."""
         groups = cell_groups(marginal_in(self._tables[table], margin))
         self.connection.register("given_groups", {"cell": np.arange(groups.size), "grp": groups + 1})
         counts = quoted(f"count {table}")

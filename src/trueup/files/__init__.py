@@ -56,7 +56,7 @@ class Encoded(str):
 
 
 def is_address(source: Any) -> bool:
-    """Return True if a source is a remote address or a catalogue's table, which can be read only by an engine.
+    """Return True if a source is a remote address or a catalogue's table, which only a cluster can read.
 
     Examples
     --------
@@ -82,12 +82,12 @@ def is_csv(path: Path) -> bool:
 
 
 def opened_csv(path: Path):
-    """Open a CSV file, compressed or not, as bytes."""
+    """Open a CSV file as bytes, decompressed if it is compressed."""
     return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb")
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files that a path names: the file itself, or the Parquet files of a folder or a pattern."""
+    """Return the files that a path stands for: one file, or the Parquet files of a folder or pattern."""
     try:
         files = _found(path)
     except (OSError, ValueError, NotImplementedError):  # a name too long, or a pattern that is none
@@ -104,7 +104,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def _found(path: Path) -> list[Path]:
-    """Return the files of a path, which is read literally if it exists and otherwise as a pattern."""
+    """Return the files at a path, which is read literally if it exists, and as a pattern otherwise."""
     if path.is_file():
         return [path]
     if path.is_dir():
@@ -120,7 +120,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def named_folder(path: Path) -> Path:
-    """Return the folder of a path: the path itself, or the folder that contains the file or the first wildcard."""
+    """Return the folder of a path, which is above the file or above the first wildcard."""
     if path.is_dir() or path.is_file():
         return path if path.is_dir() else path.parent
     return Path(*takewhile(lambda part: not set(part) & set("*?["), path.parts))
@@ -151,7 +151,7 @@ class JoinedTables:
 
 
 class Source(Protocol):
-    """A table whose columns can be read, and whose equal rows can be counted."""
+    """The interface of a table whose columns can be read, and whose equal rows can be counted."""
 
     name: str
 
@@ -164,15 +164,15 @@ class Source(Protocol):
         ...
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
-        """Count equal rows: return the distinct combinations of columns, and the number of rows of each as `COUNT`."""
+        """Return the distinct combinations of values in columns, and the rows of each as `COUNT`."""
         ...
 
     def row(self, number: int) -> str:
-        """Return words that say where a row stands, by its number from 1, without its content."""
+        """Return words that state the location of a row, given its number from 1."""
         ...
 
     def row_with(self, held: Mapping[str, Any]) -> str:
-        """Return words that say where the first row with the given values stands."""
+        """Return words that state the location of the first row that has the given values."""
         ...
 
 
@@ -196,7 +196,7 @@ def require(source: Source, columns: Sequence[str]) -> None:
 
 @dataclass
 class Held:
-    """A table in memory, with None for empty values; `lines` gives the line of the file in which each row ends."""
+    """A table in memory, with None for empty values, and the last line of each row in its file."""
 
     name: str
     held: Columns
@@ -211,7 +211,7 @@ class Held:
         return {name: self.held[name] for name in columns}
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
-        """Return the distinct combinations of columns, and the number of rows of each."""
+        """Return the distinct combinations of values in some columns, and the number of rows of each."""
         if not columns:
             return {COUNT: np.array([max(map(len, self.held.values()), default=0)])}
         counted = Counter(zip(*(self.held[name].tolist() for name in columns)))
@@ -220,11 +220,11 @@ class Held:
         return named | {COUNT: np.array(list(counted.values()), dtype=np.int64)}
 
     def row(self, number: int) -> str:
-        """Return words that say where a row stands, by its number from 1."""
+        """Return words that state the location of a row, given its number from 1."""
         return f"row {number} of {self.name}" + (f" (line {self.lines[number - 1]})" if self.lines else "")
 
     def row_with(self, held: Mapping[str, Any]) -> str:
-        """Return words that say where the first row with the given values stands."""
+        """Return words that state the location of the first row that has the given values."""
         rows = zip(*(self.held[name].tolist() for name in held))
         wanted = tuple(held.values())
         number = next((at for at, row in enumerate(rows, 1) if row == wanted), None)
@@ -232,7 +232,7 @@ class Held:
 
 
 def address_of(source: Any) -> Any:
-    """Return the address of a table as plain values that can be sent to a worker, or None if it is in memory.
+    """Return a table's address as plain values that a worker can be sent; None for a table in memory.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def address_of(source: Any) -> Any:
 
 
 def source_at(address: Any) -> Any:
-    """Return the source at an address that `address_of` returned.
+    """Return the table at an address that `address_of` returned.
 
     Examples
     --------
@@ -270,7 +270,7 @@ def source_at(address: Any) -> Any:
 
 
 def refuse_addresses(source: Any) -> None:
-    """Refuse two linked tables if one is given by an address, because the driver's machine must read both."""
+    """Refuse two linked tables if either is given by a remote address, which only a cluster can read."""
     if isinstance(source, JoinedTables):
         for name, table in (("persons", source.persons), ("households", source.households)):
             if is_address(table):

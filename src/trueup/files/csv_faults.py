@@ -1,4 +1,4 @@
-"""Faults of CSV files by line and cause, without their content, and guesses of an encoding."""
+"""Faults of CSV files, stated by line and cause without showing content, and guesses of a file's encoding."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _decoded(held: bytes, name: str) -> str | None:
 
 
 def _score_wide(held: bytes, name: str) -> float:
-    """Return the share of letters that are common in a two-byte encoding, or a very low score if bytes are invalid."""
+    """Return the share of letters that are common in a two-byte encoding, or -1 if bytes are invalid."""
     if (text := _decoded(held, name)) is None:
         return -1
     strange = [letter for letter in text if letter > "\x7f"]
@@ -111,7 +111,7 @@ def _score_wide(held: bytes, name: str) -> float:
 
 
 def _score_single(held: bytes, name: str, alphabets: tuple[str, ...]) -> float:
-    """Return the largest share of letters that are common in one language, minus a penalty for letters outside words."""
+    """Return the largest share of letters that a language explains, less a penalty for misplaced letters."""
     if (text := _decoded(held, name)) is None:
         return -1
     strange = Counter(letter for letter in text if letter > "\x7f")
@@ -154,7 +154,7 @@ def encoding_of(path: Path) -> str:
 
 
 def line_of_row(path: Path, number: int) -> int | None:
-    """Return the number of the line in which a row ends, as an editor counts lines.
+    """Return the number, as in an editor, of the line at which a row of a CSV file ends.
 
     None where that cannot be told.
 
@@ -180,7 +180,7 @@ def line_of_row(path: Path, number: int) -> int | None:
 
 
 def csv_fault(path: Path, delimiter: str = ",") -> FileFault | None:
-    """Return the first fault that prevents a CSV file from being read, with its line counted from 1; None without one.
+    """Return the first fault that prevents a CSV file from being read, or None if there is no fault.
 
     Examples
     --------
@@ -259,7 +259,7 @@ def _mixed_ends(path: Path) -> FileFault | None:
 
 
 def delimiter_of(path: Path) -> str:
-    """Return the delimiter that occurs most often in the header."""
+    """Return the delimiter that occurs most often in the header of a CSV file."""
     with suppress(*DAMAGED, UnicodeDecodeError), opened_csv(path) as file:
         return max(DELIMITERS, key=file.readline(1 << 20).decode().count)
     return ","

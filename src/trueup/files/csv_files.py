@@ -1,4 +1,4 @@
-"""Strict reading of CSV files, with the delimiter found in the header."""
+"""Strict readers of CSV files, which take the delimiter from the header."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UTF_8 = "utf-8-sig"
 
 
 def is_utf8(path: Path) -> bool:
-    """Return True if a CSV file is valid UTF-8; such a file is read as UTF-8 whatever encoding is declared.
+    """Return True if a CSV file is valid UTF-8, in which case a declared encoding is ignored.
 
     A zero byte or an escape stands for another encoding whose bytes are all in ASCII.
 
@@ -46,7 +46,7 @@ def is_utf8(path: Path) -> bool:
 
 
 def open_csv(path: Path, connection: Any) -> Source:
-    """Read a CSV file strictly: a row whose number of fields differs from the header's makes the file damaged.
+    """Read a CSV file strictly: every row must have as many fields as the header.
 
     Every column is read as text: a FIPS code keeps its leading zeros, and a count is checked digit
     by digit. The dialect is taken from the header row alone, so that no row of data can change it.
@@ -105,7 +105,7 @@ def _first_line(path: Path, connection: Any, encoding: str) -> str:
 
 
 def open_encoded(path: Path, encoding: str) -> Source:
-    """Read a whole CSV file of another encoding into memory, as strictly as one in UTF-8."""
+    """Read a whole CSV file that is not in UTF-8 into memory, as strictly as a file in UTF-8."""
     name = f"'{path.name}'"
     _refuse_encoding(path)
     delimiter, names = _header(path, encoding=encoding)
@@ -137,7 +137,7 @@ def _refuse_encoding(path: Path) -> None:
 
 
 def in_utf8(source: Any, folder: Path) -> Any:
-    """Return a source that can be read in bounded memory; copy a CSV file of another encoding to a folder in UTF-8.
+    """Return a source in UTF-8. A CSV file in another encoding is first copied to a folder.
 
     Raises
     ------
@@ -176,7 +176,7 @@ _RUN, _RESERVED = 1, 3
 
 
 def is_whole_zst(path: Path) -> bool:
-    """Return True if every frame and block of a zstd file ends within the file, judged by the stated sizes.
+    """Return True if a zstd file is complete, judged by the sizes that its frames and blocks state.
 
     Source: RFC 8878, section 3.1.
 
@@ -197,7 +197,7 @@ def is_whole_zst(path: Path) -> bool:
 
 
 def _past_frame(file: BinaryIO) -> bool:
-    """Skip to the end of a frame; return False if it is missing."""
+    """Skip to the end of a zstd frame; return False if the file ends before it."""
     magic = _little_endian(file, 4)
     if magic >> 4 == _SKIPPABLE:
         file.seek(_little_endian(file, 4), 1)
@@ -212,7 +212,7 @@ def _past_frame(file: BinaryIO) -> bool:
 
 
 def _past_blocks(file: BinaryIO) -> bool:
-    """Skip to the end of a frame's last block; return False if it is missing."""
+    """Skip to the end of the last block of a zstd frame; return False if the file ends before it."""
     while len(head := file.read(3)) == 3:
         block = int.from_bytes(head, "little")
         kind = block >> 1 & 3

@@ -26,7 +26,7 @@ ROW = "trueup_row"
 
 
 def parquet(files: Iterable[str | Path], options: str = "hive_partitioning = false") -> str:
-    """Return the SQL for Parquet files as one table, with the columns that the files contain.
+    """Return the SQL that reads Parquet files as one table, with the columns stored in the files alone.
 
     Unless told otherwise DuckDB puts the names of all folders above a file (`state=01`) in the place of its columns.
     """
@@ -34,7 +34,7 @@ def parquet(files: Iterable[str | Path], options: str = "hive_partitioning = fal
 
 
 def connect(*, files: Iterable[str | Path] = (), folders: Iterable[str | Path] = (), **settings: Any) -> Any:
-    """Return a new in-memory DuckDB connection, never shared, that may open only the given files and folders.
+    """Return a new DuckDB connection in memory that may open only the given files and folders.
 
     It opens no file but those named, and those in the folders named, nothing on a network, and loads no extension: what
     a table or a spec holds can make it do nothing else. It spills to disk only where it is given a `temp_directory`:
@@ -76,7 +76,7 @@ _ALONE = {
 
 
 def _both_ways(paths: Iterable[str | Path]) -> Iterator[str]:
-    """Yield each path as given and in escaped form, because DuckDB compares both with the allowed paths."""
+    """Yield each path both as given and escaped, because DuckDB compares both with the allowed paths."""
     for path in map(Path, paths):
         yield from {str(path.absolute()), by_letter(path)}
 
@@ -98,7 +98,7 @@ def _texts(texts: Iterable[str]) -> str:
 
 @contextmanager
 def quiet_duckdb(name: str, files: Sequence[Path] = ()) -> Iterator[None]:
-    """Replace DuckDB's errors, which quote data, by errors that name only the line of a faulty file."""
+    """Replace DuckDB's errors, which may quote data, by errors that state only the line of a faulty file."""
     import duckdb
 
     try:
@@ -229,7 +229,7 @@ class Relation:
 def text_columns(
     connection: Any, names: Sequence[str], source: str, may_lack: Collection[str] = ()
 ) -> Columns:
-    """Read columns of text in batches of rows, because Python texts of all keys would take gigabytes.
+    """Yield columns of text in batches of rows, because the texts of all keys at once would need gigabytes.
 
     Equal columns are one array; columns that may lack values are objects, with None for a missing one.
     """
@@ -254,7 +254,7 @@ def text_columns(
 
 
 def unmasked(values: NDArray) -> NDArray:
-    """Turn a masked array into an object array with None where a value is missing."""
+    """Return an array without a mask, in which None stands for missing values."""
     if not np.ma.isMaskedArray(values):
         return values
     mask, data = np.ma.getmaskarray(values), np.ma.getdata(values)
@@ -270,12 +270,12 @@ def _text_or_null(value: Any) -> str:
 
 
 def literal(text: str) -> str:
-    """Return a text as an SQL literal."""
+    """Return a text written as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def quoted(column: str) -> str:
-    """Return a column's name in SQL quotes."""
+    """Return a column's name quoted for SQL."""
     return '"' + column.replace('"', '""') + '"'
 
 

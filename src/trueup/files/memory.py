@@ -64,9 +64,9 @@ def refuse_needed(what: str, needed: float, memory: int | None) -> None:
 
 
 def return_freed(least: int | None = 1 << 20) -> None:
-    """Return freed memory to the operating system; arrays of at least `least` bytes are also returned when freed later.
+    """Return freed memory to the operating system, and have later large arrays returned as soon as freed.
 
-    It keeps those below 32 MB for later ones, between which they fragment: a third of the memory of a tree of 4e6 counts.
+    The C library keeps arrays below 32 MB for later ones, and they fragment its memory: a third of the memory of a tree of 4e6 counts.
     """
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
@@ -81,7 +81,7 @@ def machine_bytes() -> int:
 
 
 def available() -> float:
-    """Return the number of free bytes of memory, or infinity if the system does not say."""
+    """Return the free memory in bytes, or infinity if the system does not state it."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))

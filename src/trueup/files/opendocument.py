@@ -35,7 +35,7 @@ _STEPS = {"cm": 1 / 0.353, "mm": 1 / 3.53, "in": 7.2, "pt": 0.1}
 
 
 class SpreadsheetCell(NamedTuple):
-    """A cell with the two fields of openpyxl's cells that are read: `value`, and `alignment.indent` in steps."""
+    """A cell of an OpenDocument spreadsheet, with the fields of openpyxl's cells that are read."""
 
     value: Any
     indent: int = 0
@@ -52,7 +52,7 @@ class SpreadsheetCell(NamedTuple):
 
 
 class Spreadsheet:
-    """An open spreadsheet whose sheets are read from the file each time that rows are requested.
+    """An open OpenDocument spreadsheet, whose rows are read from the file at each request.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Spreadsheet:
         self._held.close()
 
     def parsed(self, reader: _Reader) -> Iterator[list[tuple[int, list[SpreadsheetCell]]]]:
-        """Feed the file to a reader in pieces; yield each row that a piece completes, with its number of repetitions."""
+        """Yield each row that the parser completes as it reads the file, with its number of repetitions."""
         parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text, parser.ordered_attributes = True, False
         parser.StartElementHandler, parser.EndElementHandler = reader.start, reader.end
@@ -97,7 +97,7 @@ class SpreadsheetPage:
         self._book, self._name = book, name
 
     def iter_rows(self, *, values_only: bool) -> Iterator[list[Any]]:
-        """Yield the rows down to the last nonempty one, each up to its last nonempty cell."""
+        """Yield the rows of the sheet down to the last nonempty one, each up to its last nonempty cell."""
         blank = 0
         for rows in self._book.parsed(_Reader(self._book, self._name)):
             for times, row in rows:
@@ -115,7 +115,7 @@ def _refuse_doctype(*_: Any) -> None:
 
 
 class _Reader:
-    """Handlers of an XML parser that collect the rows of one sheet or, if none is given, the names of all sheets."""
+    """Handlers of an XML parser that collect the rows of one sheet or the names of all sheets."""
 
     def __init__(self, book: Spreadsheet, sheet: str | None) -> None:
         self.book, self.sheet = book, sheet
@@ -133,7 +133,7 @@ class _Reader:
         self._length = 0
 
     def taken(self) -> list[tuple[int, list[SpreadsheetCell]]]:
-        """Return the rows found since the last call."""
+        """Return the rows of the sheet that the parser has found since the last call."""
         found, self._found = self._found, []
         return found
 
@@ -223,7 +223,7 @@ class _Reader:
 
 
 def _short(name: str) -> str:
-    """Return a name with the usual prefix of its namespace."""
+    """Return the name of an XML element with the usual prefix of its namespace."""
     space, _, local = name.rpartition(" ")
     return f"{_SHORT.get(space, '?')}:{local}"
 
@@ -233,7 +233,7 @@ def _shortened(attributes: dict[str, str]) -> dict[str, str]:
 
 
 def _number(text: str | None) -> int:
-    """Return the number of repetitions that an attribute states, at least one."""
+    """Return the number of repetitions that an attribute of an XML element states, at least one."""
     if text is None:
         return 1
     if not (text.isascii() and text.isdigit() and len(text) < 20):
@@ -242,7 +242,7 @@ def _number(text: str | None) -> int:
 
 
 def _value(told: dict[str, str], text: str) -> Any:
-    """Return the value of a cell as openpyxl does: a number, a truth value, a date or a text; None for an empty cell."""
+    """Return the value of a cell as openpyxl does, or None for an empty cell."""
     kind = told.get("office:value-type")
     if kind in ("float", "percentage", "currency"):
         value = float(told["office:value"])

@@ -1,4 +1,4 @@
-"""Ownership of a folder by one process, on file systems that many machines share.
+"""Ownership of a folder by one process at a time, also on file systems that many machines share.
 
 The owners of a folder stand in it one after the other: `owner/00001`, `owner/00002` and so on, each linked under its number
 once, so that of any number of processes one becomes the next owner. An owner gives signs of life by touching its record, and
@@ -36,7 +36,7 @@ _OVER = ".over"
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that owns a folder.
+    """A process that owns a folder, with the number of its record.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ def _records(folder: Path) -> Path:
 
 
 def refuse_owned(folder: Path, *, take_over: bool = False) -> int:
-    """Refuse a folder that another process owns or may own; else return the number of the last owner's record, 0 if none."""
+    """Refuse a folder that another process may own; return the number of the last owner's record, or 0."""
     with suppress(FileNotFoundError):
         last = max((int(p.name) for p in _records(folder).iterdir() if p.name.isdigit()), default=0)
         if last:
@@ -178,7 +178,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _machine() -> str:
-    """Return an identifier of this boot and PID namespace, equal for all processes that can see each other."""
+    """Return an identifier of this machine since its start, shared by all processes that see each other."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     with suppress(OSError):
         return f"{boot.read_text(encoding='ascii').strip()} {Path('/proc/self/ns/pid').readlink()}"
@@ -186,7 +186,7 @@ def _machine() -> str:
 
 
 def _runs(held: dict[str, Any]) -> bool:
-    """Return True if a recorded process of this machine still runs, and its number was not taken by a later process."""
+    """Return True if a recorded process of this machine still runs."""
     try:
         os.kill(int(held["process"]), 0)
     except ProcessLookupError:
@@ -197,7 +197,7 @@ def _runs(held: dict[str, Any]) -> bool:
 
 
 def _begun(process: int) -> str:
-    """Return the start time of a process as the system states it, 'ended' for a dead process, or an empty text."""
+    """Return the start time of a process, 'ended' for a dead process, or an empty text if unknown."""
     with suppress(OSError, IndexError):
         told = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         return told[19] if told[0] not in "ZX" else "ended"
@@ -205,6 +205,6 @@ def _begun(process: int) -> str:
 
 
 def _silence(path: Path) -> float:
-    """Return the seconds since the owner last reported; both times are taken from the file server's clock."""
+    """Return the seconds since the owner's last report, measured by the file server's clock alone."""
     with tempfile.TemporaryFile(dir=path.parent) as now:
         return max(0.0, os.fstat(now.fileno()).st_mtime - path.stat().st_mtime)

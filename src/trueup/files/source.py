@@ -1,4 +1,4 @@
-"""Readers of columns from CSV, Parquet, DuckDB or dataframes, as NumPy arrays of text or numbers.
+"""Readers of columns from CSV, Parquet, DuckDB or dataframes as NumPy arrays.
 
 Messages never quote a reader's own error: it may hold a line of confidential data.
 """
@@ -53,7 +53,7 @@ def frame_library(data: Any) -> str | None:
 
 
 def as_frame(columns: Mapping[str, NDArray], library: str | None = None, *, known: str | None = None) -> Any:
-    """Return equally long columns as a dataframe; masked entries are missing values.
+    """Return equally long columns as a dataframe, in which masked entries are missing values.
 
     Parameters
     ----------
@@ -97,14 +97,14 @@ def _library(wanted: str | None, known: str | None) -> str:
 
 
 def _entries(column: NDArray) -> list[Any]:
-    """Return a column's entries as Python values, None for missing ones."""
+    """Return the entries of a column as Python values, with None for missing ones."""
     if column.dtype.kind != "f":
         return column.tolist()
     return [None if x is None or x != x else x for x in np.ma.asarray(column).tolist()]
 
 
 class _Frame:
-    """A dataframe of any library that narwhals supports, as a source."""
+    """A source that reads a dataframe of any library that narwhals supports."""
 
     def __init__(self, name: str, frame: Any) -> None:
         self.name, self._given = name, frame
@@ -214,7 +214,7 @@ def open_table(source: Any, connection: Any = None) -> Source:
 
 
 def files_read(source: Any) -> list[Path]:
-    """Return the files from which a source reads; empty for an address or a table in memory.
+    """Return the files from which a source reads, or an empty list for an address or a table in memory.
 
     Raises
     ------
@@ -247,7 +247,7 @@ def _open_file(path: Path, connection: Any) -> Source:
 
 
 def _parquet_files(files: Sequence[Path], path: Path) -> str:
-    """Read Parquet files as one table; a column encoded in folder names (`state=01`) is text."""
+    """Return the SQL that reads Parquet files, with columns named in folders (`state=01`) as text."""
     folders = {part for file in files for part in file.relative_to(named_folder(path)).parts[:-1]}
     spelled = any("=" in folder for folder in folders)
     return parquet(files, "hive_types_autocast = false") if spelled else parquet(files)

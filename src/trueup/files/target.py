@@ -1,4 +1,4 @@
-"""Checks of output paths before they are written, and locks that keep other processes away."""
+"""Checks of output paths before anything is written, and locks that keep other processes away."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trueup.errors import BundleError, BusyError, ResourceError
 
 
 def refuse_occupied(target: Path) -> None:
-    """Refuse an output path that is a link, or anything else than a new or empty folder."""
+    """Refuse an output path that is a link, a file or a folder with content."""
     if target.is_symlink():
         raise BundleError(
             f"'{target}' is a symbolic link",
@@ -34,7 +34,7 @@ def refuse_occupied(target: Path) -> None:
 
 
 def refuse_file(file: Path, option: str = "--out") -> None:
-    """Refuse an output file that exists or whose folder does not, before the content is computed."""
+    """Refuse an output file that already exists, or whose folder does not exist."""
     if file.exists() or file.is_symlink():
         raise BundleError(f"'{file}' exists already", remedy=f"choose another {option}")
     if not file.absolute().parent.is_dir():
@@ -135,7 +135,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 def lock_if_possible(handle: int) -> None:
-    """Lock an open file, or raise BlockingIOError; do nothing on a file system without locks."""
+    """Lock an open file, or raise BlockingIOError. On a file system without locks, do nothing."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -148,7 +148,7 @@ def _claim_of(target: Path) -> Path:
 
 
 def _locked(path: Path, until: float) -> int | None:
-    """Return a file handle that holds the lock of a path, or None if another process holds it."""
+    """Return a handle of the file that locks a path, or None if another process holds the lock."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -193,7 +193,7 @@ def refuse_strange(folder: Path) -> None:
 
 
 def remove_unheld(folder: Path) -> None:
-    """Remove a folder of this user, unless a process holds it or the file system cannot say."""
+    """Remove a folder of this user, unless another process has locked it or locks are not supported."""
     with suppress(OSError), holding(folder):
         if is_own(folder):
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Checks and conversions of columns of text and of whole numbers, value by value."""
+"""Checks and conversions of the values in columns of text and of whole numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_NAMED_ROWS = 5
 
 @dataclass(frozen=True)
 class Numbered:
-    """Words for the location of a row by its number, in a table or without one."""
+    """A function that states the location of a row by its number, with the table's name if one is given."""
 
     table: Source | None = None
 
@@ -33,7 +33,7 @@ class Numbered:
 
 
 def rows_at(where: Where, at: NDArray[np.int64] | Sequence[int]) -> str:
-    """Return words that say where faulty rows stand.
+    """Return words that state the locations of faulty rows.
 
     How many there are is said only of a table that is read row by row and tells rows by their numbers: a source that
     keeps these to itself keeps that as well.
@@ -70,7 +70,7 @@ ROWS = Numbered()
 
 
 def whole_counts(values: NDArray, column: str, where: Where = ROWS) -> NDArray[np.int64]:
-    """Return a column of counts as integers; refuse other values, naming rows by `where`.
+    """Return a column of counts as integers; refuse any value that is not a count, and name its row.
 
     Examples
     --------
@@ -227,7 +227,7 @@ LARGEST_WHOLE = 1e15
 
 
 def plain_text(value: Any) -> str:
-    """Return a key or value as text for comparison, without outer blanks or a fraction of zero; empty if missing.
+    """Return a key or value as text for comparison: without outer blanks or an ending such as '.0'.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Reading of workbooks (xlsx with openpyxl, and ods) as tables, and writing of xlsx in batches of rows.
+"""Reader of workbooks (xlsx and ods) as tables, and writer of xlsx workbooks.
 
 An xlsx workbook is a ZIP archive of XML (ECMA-376). Rows are written from templates, whole columns are escaped at once: packages
 that make an object for each cell take several times as long, and one takes a label in angle brackets for markup of its own.
@@ -52,7 +52,7 @@ def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Held:
 
 @contextmanager
 def opened_workbook(path: Path) -> Iterator[Any]:
-    """Open a workbook for the block; errors of the reader become DataErrors.
+    """Open a workbook until the end of a `with` block, and turn the reader's errors into DataErrors.
 
     Links to others are not followed, its word on its own size is not believed, and one that unpacks to far more is not opened.
     """
@@ -98,7 +98,7 @@ def sheet_of(path: Path, book: Any, sheet: str | None) -> Any:
 
 
 def _refuse_packed(path: Path, file: BinaryIO) -> None:
-    """Refuse a workbook that expands far beyond its own size."""
+    """Refuse a workbook whose archive expands far beyond its own size."""
     with ZipFile(file) as held:
         unpacked, members = sum(part.file_size for part in held.infolist()), len(held.infolist())
     allowed = min(MAX_UNPACKED_BYTES, max(ALWAYS_UNPACKED_BYTES, DENSEST * path.stat().st_size))
@@ -110,7 +110,7 @@ def _refuse_packed(path: Path, file: BinaryIO) -> None:
 
 
 def _filled_rows(path: Path, sheet: Any, skip: int) -> list[list[Any]]:
-    """Return the header and every nonempty row below it, skipping the gap before a distant cell."""
+    """Return the header and every nonempty row below it."""
     rows: list[list[Any]] = []
     for row in islice(sheet.iter_rows(values_only=True), skip, None):
         held = list(row[: len(rows[0])] if rows else row)
@@ -202,7 +202,7 @@ def _archive_entry(name: str) -> ZipInfo:
 
 
 def _sheet(sheet: Sheet) -> Iterator[str]:
-    """Yield, in batches of rows, the XML of a sheet whose heading stays in view."""
+    """Yield the XML of a sheet in batches of rows; the heading stays in view when the sheet is scrolled."""
     yield (
         f'{_XML}<worksheet xmlns="{_MAIN}"><sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" '
         'activePane="bottomLeft" state="frozen"/></sheetView></sheetViews><cols>'
@@ -233,7 +233,7 @@ def _text_cell(style: int) -> str:
 
 
 def escaped(texts: Sequence[Any] | NDArray) -> list[str]:
-    """Return texts escaped for XML; characters that XML does not allow are replaced.
+    """Return texts escaped for XML, with a replacement for each character that XML does not allow.
 
     Examples
     --------
@@ -246,7 +246,7 @@ def escaped(texts: Sequence[Any] | NDArray) -> list[str]:
 
 
 def _number_cells(values: Any) -> list[str]:
-    """Return the XML of cells that hold numbers; missing numbers give empty cells."""
+    """Return the XML of cells with numbers. A missing number gives an empty cell."""
     known = np.ma.masked_invalid(values) if np.asarray(values).dtype.kind == "f" else np.ma.asarray(values)
     return ["<c/>" if value is None else f"<c><v>{value}</v></c>" for value in known.tolist()]
 

@@ -1,4 +1,4 @@
-"""Writing of columns to Parquet or CSV, and of files and folders that appear whole or not at all."""
+"""Writers of Parquet and CSV files, and of files and folders that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def staged(target: Path, *, mode: int = 0o755) -> Iterator[Path]:
 
 
 def _stage(target: Path, stack: ExitStack) -> Path:
-    """Yield a new, locked staging folder beside the target, on the same file system."""
+    """Yield a new, locked staging folder beside the output path, on the same file system."""
     try:
         while True:
             folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.staging-", dir=target.absolute().parent))
@@ -70,7 +70,7 @@ def _stage(target: Path, stack: ExitStack) -> Path:
 
 
 def sweep(target: Path) -> None:
-    """Remove the staging folders of processes that have died."""
+    """Remove the staging folders that killed processes have left beside an output path."""
     for folder in target.absolute().parent.glob(f".{escape(target.name)}.staging-*"):
         remove_unheld(folder)
 
@@ -81,7 +81,7 @@ _NO_SUCH = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAME
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn a disk error into a ResourceError that names the path, and an impossible path into a BundleError."""
+    """Turn a disk error into a ResourceError, and an impossible path into a BundleError."""
     try:
         yield
     except OSError as error:
@@ -107,7 +107,7 @@ def to_disk(path: Path) -> None:
 
 
 def publish(folder: Path, target: Path, *, mode: int = 0o755) -> None:
-    """Rename the staging folder to its final name in one step, which fails if that name is taken.
+    """Rename the staging folder to its final name in one step, or raise an error if that name is taken.
 
     Its mode is changed afterwards, by the handle under which it was found to be this user's own.
     """
@@ -145,14 +145,14 @@ def write_whole(path: Path, held: str | bytes, *, private: bool = False) -> None
 
 
 def replace_whole(path: Path, held: str | bytes, *, private: bool = False) -> None:
-    """Write or replace a file so that it appears whole or not at all; raise BundleError if the disk refuses."""
+    """Write or replace a file so that it appears whole or not at all."""
     with replacing(path, private=private) as part:
         part.write_bytes(held.encode() if isinstance(held, str) else held)
 
 
 @contextmanager
 def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
-    """Yield an empty file, which replaces the old one in one step at the end; raise BundleError if the disk refuses."""
+    """Yield a temporary file that replaces the file at a path in one step at the end of a `with` block."""
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
         with writing(path):
@@ -208,7 +208,7 @@ def write_parquet(
 def write_csv(
     path: Path, columns: Mapping[str, NDArray], connection: Any = None, *, select: str = "*"
 ) -> None:
-    """Write equally long columns to one CSV file with a header row; see `write_parquet`."""
+    """Write equally long columns to one CSV file with a header row, as `write_parquet` does to Parquet."""
     with connection.cursor() if connection else connect(folders=[path.parent]) as writer:
         _write(path, columns, writer, "write_csv", select, header=True)
 
@@ -218,7 +218,7 @@ MAX_DICTIONARY_TEXTS = 1 << 17
 
 
 def hold_keys(connection: Any, keys: Mapping[str, NDArray]) -> dict[str, str]:
-    """Register key columns in DuckDB for repeated use; return the SQL of each column as a list.
+    """Register key columns in DuckDB for repeated use. Return the SQL of each column as a list.
 
     Few texts are numbers to it, which it neither compares nor compresses as texts.
 
@@ -267,7 +267,7 @@ CHUNK, HELD = 25_000, 500_000
 
 @contextmanager
 def _handed_over(connection: Any, columns: Mapping[str, NDArray], folder: Path) -> Iterator[str]:
-    """Register columns in DuckDB, long texts in chunks to save memory; yield the SQL that selects them."""
+    """Register columns in DuckDB, and yield the SQL that selects them."""
     rows = max((len(column) for column in columns.values()), default=0)
     if rows <= CHUNK or all(column.dtype.kind != "U" for column in columns.values()):
         connection.register("given", {name: _held_as_objects(column[:]) for name, column in columns.items()})
@@ -289,7 +289,7 @@ def _handed_over(connection: Any, columns: Mapping[str, NDArray], folder: Path) 
 
 
 def _held_as_objects(column: NDArray) -> NDArray:
-    """Return a column of text as Python objects, because DuckDB converts fixed-width text at every access."""
+    """Return a column of text as Python objects, which DuckDB reads faster than text of fixed width."""
     if not column.size and column.dtype == object:
         return column.astype(str)  # objects show DuckDB their type by their values
     return column.astype(object) if column.dtype.kind == "U" and column.size else column
