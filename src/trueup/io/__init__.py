@@ -1,1 +1,1 @@
-"""Tables in and out: dataframes, CSV, Parquet, DuckDB, bundles on disk."""
+"""Readers and writers of tables: dataframes, CSV, Parquet, DuckDB, and bundles on disk."""

@@ -1,1 +1,1 @@
-"""The folder on disk that holds a release or its parts."""
+"""The bundle: a folder on disk that holds a release, measurements or a posterior."""

@@ -1,4 +1,4 @@
-"""Released counts summed over areas that are not in the hierarchy, such as school districts or watersheds.
+"""Sums of released counts over areas outside the hierarchy, such as school districts or watersheds.
 
 One file: the mapping of places to areas is read for nothing but these sums.
 """
@@ -33,7 +33,7 @@ THE_AREA = quoted("the area")
 
 
 def refuse_taken_area_name(column: str, taken: list[str]) -> None:
-    """Refuse a name for the column of areas that a column of the release already has."""
+    """Refuse a name for the column of areas if the release already has a column of that name."""
     if column.casefold() in [name.casefold() for name in taken]:
         raise DataError(
             f"the areas are named '{column}', but the released tables have a column of that name",
@@ -42,7 +42,7 @@ def refuse_taken_area_name(column: str, taken: list[str]) -> None:
 
 
 def register_areas(connection: Any, mapping: Any, column: str, keys: list[str], level: str) -> list[str]:
-    """Check every row of a mapping, register it as the table `areas`, and return the key columns that identify a place."""
+    """Register a checked list of areas as the SQL table `areas`, and return its key columns of places."""
     table = open_table(mapping, connection)
     keys = _telling_keys(connection, keys, table.columns())
     require(table, [column, *keys])
@@ -62,14 +62,14 @@ def register_areas(connection: Any, mapping: Any, column: str, keys: list[str], 
 
 
 def _telling_keys(connection: Any, keys: list[str], given: list[str]) -> list[str]:
-    """Return the mapping's key columns if they identify every place of the release; otherwise return all key columns."""
+    """Return the key columns in the list of areas if they identify every place, and else all key columns."""
     held = [key for key in keys if key in given]
     apart = f"SELECT count(DISTINCT ({', '.join(map(quoted, held))})) = count(*) FROM places"
     return held if held and connection.execute(apart).fetchall()[0][0] else keys
 
 
 def _brought(connection: Any, table: Source, columns: list[str]) -> Relation:
-    """Copy a table from memory, or from another connection, to this connection."""
+    """Copy a table from memory or from another connection to this DuckDB connection."""
     connection.register("in_memory", table.select(columns))
     return Relation(table.name, connection.table("in_memory"))
 
@@ -118,7 +118,7 @@ def write_areas(
     column: str = AREA,
     memory: str = "2GB",
 ) -> int:
-    """Sum a bundle's released counts over areas, each of which is given as a list of finest places.
+    """Sum a bundle's released counts over areas, where each area is a list of the finest places.
 
     Every area gets the sum of its places, so that areas agree with each other and with every published table.
     Nothing is measured for them: it costs no privacy, but the errors of their places add up, and an area
@@ -219,7 +219,7 @@ def write_areas(
 
 
 def _kept(cells: Cells, attributes: Sequence[str] | None) -> list[tuple[Attribute, Recode]]:
-    """Return pairs of an attribute to keep and the recode under which it is kept."""
+    """Return the attributes to keep in the sums, each with the recode by which its values are grouped."""
     names = [a.name for a in cells.attributes] if attributes is None else attributes
     seen = list(zip(cells.attributes, cells.recodes(names)))
     if lost := [a.name for a, recode in seen if not recode.name and not a.partition]:
@@ -231,7 +231,7 @@ def _kept(cells: Cells, attributes: Sequence[str] | None) -> list[tuple[Attribut
 
 
 def _error_classes(manifest: Mapping[str, Any], margin: Margin) -> tuple[ErrorClass, ...]:
-    """Return the expected errors of a table of the finest places, one for each size class of counts; empty if unknown."""
+    """Return the expected errors of a finest table by size class of counts; empty if unknown."""
     written = manifest.get("expected errors")
     return ExpectedErrors.read(written).tables.get(margin, ()) if written else ()
 
@@ -244,7 +244,7 @@ def _squared_margin(classes: Sequence[ErrorClass], count: str) -> str:
 
 
 def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec, kept: set[str]) -> str:
-    """Return the finest released table (in a family, the one by the kept attributes) as SQL, after checking digests."""
+    """Return SQL that reads the finest released table, after checking the digests of its files."""
     last, every = spec.levels[-1].name, {a.name for a in spec.attributes}
     counts = manifest.get("counts", ())
     by = [e for e in counts if e["level"] == last and set(e["attributes"]) <= every]
@@ -267,7 +267,7 @@ def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec, kept: set[str
 
 
 def _register_places(connection: Any, folder: Path, spec: Spec) -> list[str]:
-    """Register the finest places as the SQL table `places`; return the names of its key columns."""
+    """Register the finest places as the SQL table `places`, and return the names of its key columns."""
     prefix = f"{spec.levels[-1].name}."
     places = open_table(folder / "public" / "places.parquet", connection)
     keys = [name.removeprefix(prefix) for name in places.columns() if name.startswith(prefix)]
@@ -290,7 +290,7 @@ def _area_sums_sql(
     kept: list[tuple[Attribute, Recode]],
     classes: Sequence[ErrorClass],
 ) -> str:
-    """Return the query for the counts and margins of error of every area; a group without records counts zero."""
+    """Return the SQL for the count and margin of error of every area, including groups without records."""
     for at, (attribute, recode) in enumerate(kept):
         groups = np.array(recode.groups)
         connection.register(f"values{at}", {"value": np.array(attribute.values), "position": groups})

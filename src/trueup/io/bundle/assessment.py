@@ -1,4 +1,4 @@
-"""Assessments on disk, under `internal/` unless the true counts are public.
+"""Assessments of accuracy on disk, stored under `internal/` unless the true counts are public.
 
 assessment.json        methods, budgets, replicates, seed, flags, what was cut
 spec.toml              the spec as it was given
@@ -45,7 +45,7 @@ _PLACES = ("internal", "public")
 
 
 def write_assessment(out: str | Path, spec_text: str, assessment: Assessment, page: str) -> Path:
-    """Write an assessment as a folder, whole or not at all; return the folder that holds its files.
+    """Write an assessment to a folder that appears whole or not at all; return the folder of its files.
 
     A confidential one goes to `internal/`, which nobody else may read, and has no `public/` beside it.
 
@@ -87,7 +87,7 @@ def is_confidential(folder: str | Path) -> bool:
 
 
 def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
-    """Read an assessment and its spec, without the figures of single counts, which stay in files of their own."""
+    """Read an assessment and its spec, but not the errors of single counts, which stay in their files."""
     inside = next((p for place in _PLACES if (p := Path(folder) / place / MANIFEST).is_file()), None)
     if inside is None:
         raise BundleError(f"'{folder}' holds no assessment", remedy="run `trueup assess`")
@@ -113,7 +113,7 @@ def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
 
 
 def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> None:
-    """Write the error figures of every single count of a table in long format, one row for each figure.
+    """Write the errors of every single count of a table, with one row for each figure.
 
     Texts are joined to numbers inside DuckDB: millions of rows repeat a few names and keys.
     """
@@ -139,7 +139,7 @@ def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> N
 
 
 def _parts(assessment: Assessment, margin: Margin) -> tuple[Columns, Columns]:
-    """Return one row of labels for each method, budget and statistic, and all values of these rows, concatenated."""
+    """Return labels for each method, budget and statistic, and all their values in one column."""
     labels: list[tuple[str, str, str, str]] = []
     found: list[tuple] = []
     for (method, budget, table), figures in assessment.figures.items():

@@ -1,4 +1,4 @@
-"""Draws of a posterior that was written by parts, read file by file."""
+"""Draws of a posterior stored by parts, which are read one file at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_ROWS = 1 << 28
 
 @dataclass(frozen=True, eq=False)
 class DrawsInParts:
-    """Draws `(1, draws, n)` of a posterior in several files, each with some of the cells and all or some of the draws.
+    """Draws `(1, draws, n)` of a posterior in several files, each with some of the cells.
 
     Attributes
     ----------
@@ -51,11 +51,11 @@ class DrawsInParts:
 
     @property
     def size(self) -> int:
-        """Return the number of counts: draws times cells."""
+        """Return the number of drawn counts: draws times cells."""
         return prod(self.shape)
 
     def whole(self) -> Integers:
-        """Return all draws `(1, draws, n)`, read from every file."""
+        """Return the draws `(1, draws, n)` of all cells, read from every file."""
         found, seen = np.zeros(self.shape[1:], np.int64), 0
         for rows, cells, counts in self._parts(np.ones(self.cells.shape[0], bool)):
             found[rows, cells] = counts
@@ -65,7 +65,7 @@ class DrawsInParts:
         return found[None]
 
     def sums(self, leaf: Integers, edges: Integers, kept: NDArray[np.bool_]) -> Integers:
-        """Return draws `(1, draws, k)` of sums over groups of finest places and over the kept columns.
+        """Return draws `(1, draws, k)` of sums over groups of places and over some of their cells.
 
         Group `i` is `leaf[edges[i]:edges[i + 1]]`. Only keys are read from files that hold none of these places.
         """
@@ -87,7 +87,7 @@ class DrawsInParts:
         return found[None]
 
     def _parts(self, asked: NDArray[np.bool_]) -> Iterator[tuple[slice, Integers, Integers]]:
-        """Yield the slice of draws, the cells, and the counts `(draws, cells)` of each file that holds a requested place."""
+        """Yield each file that holds a requested place: its slice of draws, its cells, and its counts."""
         for name, written in self.files.items():
             path = self.folder / name
             if not path.is_file() or digest(path) != written:
@@ -111,7 +111,7 @@ class DrawsInParts:
             yield slice(first, first + several), cells, counts.reshape(several, -1)
 
     def _cells(self, connection: Any, path: Path) -> tuple[Integers, int]:
-        """Return the cells in a file, in the order of rows, and the number of the first draw in it."""
+        """Return the cells in one file of draws, in the order of rows, and the number of its first draw."""
         keys, names = list(self.cells.tree.keys[-1]), [a.name for a in self.cells.attributes]
         kinds = columns_of(connection, [path])
         if any(kinds.get(column) not in KINDS["whole"] for column in ("draw", "count")):
@@ -132,7 +132,7 @@ class DrawsInParts:
         return place, int(first)
 
     def _places(self, columns: Sequence[NDArray]) -> Integers:
-        """Return the place of the last level for each key, or a large negative number if the key is unknown."""
+        """Return the position of the finest place with each key; a large negative number if there is none."""
         known = self._known
         return np.array([known.get(key, -(1 << 40)) for key in zip(*(c.tolist() for c in columns))], np.int64)
 

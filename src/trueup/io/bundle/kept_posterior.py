@@ -1,4 +1,4 @@
-"""Posteriors read back from the folders that `infer` wrote, with every file checked."""
+"""Reader of posteriors from the folders that `infer` wrote, which checks every file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LARGEST_DRAWS = 1 << 32
 
 
 def read_posterior(folder: str | Path, *, memory: int | None = None) -> Posterior:
-    """Read a posterior back from the folder that `trueup infer --out` wrote, for further questions.
+    """Read a posterior from a folder that `trueup infer --out` wrote, in order to query it further.
 
     Its figures come from the draws alone: exact marginals of trees are in the tables of the folder.
 
@@ -76,7 +76,7 @@ def read_posterior(folder: str | Path, *, memory: int | None = None) -> Posterio
 
 
 def open_posterior(folder: str | Path, *, memory: int | None = None) -> Posterior:
-    """Read a posterior as `read_posterior` does, but leave draws that were written by parts in their files."""
+    """Read a posterior as `read_posterior` does, but leave draws stored by parts in their files."""
     folder = Path(folder)
     manifest = _read_manifest(folder)
     shape = (manifest["shape"]["chains"], manifest["shape"]["draws"], manifest["shape"]["cells"])
@@ -112,7 +112,7 @@ def open_posterior(folder: str | Path, *, memory: int | None = None) -> Posterio
 
 
 def is_posterior(folder: Path) -> bool:
-    """Return True if a folder looks like a posterior and not like a bundle."""
+    """Return True if a folder has the files of a posterior rather than those of a bundle."""
     return (folder / MANIFEST.name).is_file() and not (folder / MANIFEST).is_file()
 
 
@@ -123,7 +123,7 @@ def _damaged(what: str) -> BundleError:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """Read a posterior's manifest, and check every file against its digest, except draws that are read later."""
+    """Return a posterior's manifest after checking the digest of every file that is not read later."""
     if not is_posterior(folder):
         bundle = (folder / MANIFEST).is_file()
         raise BundleError(
@@ -168,7 +168,7 @@ def _cells(folder: Path, manifest: Mapping[str, Any]) -> Cells:
 
 
 def _of_tables(whole: Cells, tables: Sequence[Margin]) -> Cells:
-    """Return the cells of the full cross if its table was written; otherwise the family of the written tables."""
+    """Return the cells of the full cross if its table was written, else of the family of written tables."""
     listed = [whole.margin(table) for table in tables if not table.where]
     one = not listed or any(whole.contains(whole.finest, table) for table in listed)
     return whole if one else family_of(whole, listed)
@@ -190,7 +190,7 @@ def _names_of_draws(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _draws(folder: Path, names: Iterable[str], shape: tuple[int, int, int]) -> NDArray[np.int64]:
-    """Read counts `(chains, draws, cells)` from files that hold them draw after draw, cell after cell."""
+    """Read counts `(chains, draws, cells)` from files that list every cell of one draw after another."""
     if prod(shape) > LARGEST_DRAWS:
         raise BundleError(
             f"'{folder}' holds too many draws to be read at once",
@@ -208,7 +208,7 @@ def _draws(folder: Path, names: Iterable[str], shape: tuple[int, int, int]) -> N
 
 
 def _counts(path: Path, most: int) -> NDArray:
-    """Read the column of counts from one file, which may hold at most `most` rows."""
+    """Read the column of counts from one file, and refuse a file with more than `most` rows."""
     table = _table_name(path)
     with connect(files=[path], threads=1) as connection, quiet_duckdb(f"'{path.name}'"):
         if path.suffix == ".parquet" and columns_of(connection, [path]).get("count") not in KINDS["whole"]:

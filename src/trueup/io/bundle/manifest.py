@@ -1,4 +1,4 @@
-"""Bundles on disk: `public/` may be published as it is, `internal/` stays with the agency.
+"""Manifests of bundles, whose folder `public/` may be published while `internal/` stays with the agency.
 
 public/manifest.json      what was done, exactly, with the digest of every other public file
 public/spec.toml          the spec as it was given
@@ -41,7 +41,7 @@ _KEYS = {"measurements": _MEASURED, "release": _MEASURED | {"checks", "counts", 
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Complete a bundle: write the manifest, with the digest of every other public file."""
+    """Complete a bundle by its manifest, which lists the digest of every other public file."""
     names = public_files(folder)
     with ThreadPoolExecutor() as threads:
         files = dict(zip(names, threads.map(digest, (folder / "public" / name for name in names))))
@@ -56,7 +56,7 @@ def public_files(folder: Path) -> list[str]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read a bundle's manifest; refuse a damaged one, another format, and links."""
+    """Read a bundle's manifest; refuse a damaged manifest, an unknown format, and links."""
     try:
         manifest = read_json(folder / MANIFEST)
         known = manifest["format"] == FORMAT
@@ -83,7 +83,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _refuse_strange(manifest: Mapping[str, Any]) -> None:
-    """Raise ValueError, KeyError or TypeError if a name, an amount or a law in a manifest is invalid."""
+    """Raise ValueError, KeyError or TypeError if a manifest has an invalid name, amount or noise law."""
     from trueup.io.bundle.schema import refuse_misshapen
 
     refuse_misshapen(manifest)
@@ -114,7 +114,7 @@ def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
 
 
 def seal_of(parts: Mapping[str, str]) -> str:
-    """Return the seal of the drawn measurements: the SHA-256 of the digests of all their files, in order.
+    """Return the seal of the drawn measurements, the SHA-256 of the digests of all their files in order.
 
     Examples
     --------
@@ -127,12 +127,12 @@ def seal_of(parts: Mapping[str, str]) -> str:
 
 
 def measured_file(part: str) -> str:
-    """Return the path of a part's measurements, relative to `public/`."""
+    """Return the path of the file, relative to `public/`, that holds the measurements of one part."""
     return f"measurements/part-{part}.parquet"
 
 
 def read_spec(folder: Path, manifest: Mapping[str, Any] | None = None) -> tuple[str, Spec]:
-    """Return a bundle's spec as text and as an object; raise BundleError if it was altered or cannot be read.
+    """Return a bundle's spec as text and as an object; refuse a spec that was altered or cannot be read.
 
     The manifest is given where the folder does not hold it yet.
     """
@@ -148,7 +148,7 @@ def read_spec(folder: Path, manifest: Mapping[str, Any] | None = None) -> tuple[
 
 
 def refuse_altered(folder: Path, manifest: Mapping[str, Any], only: Sequence[str] | None = None) -> None:
-    """Raise BundleError if one of the named public files (by default all) is missing, altered or not listed."""
+    """Refuse a bundle if a public file, of the named ones or of all, is missing, altered or not listed."""
     files = manifest["files"]
     names = list(files) if only is None else only
     if lost := [name for name in names if name not in files]:
@@ -158,7 +158,7 @@ def refuse_altered(folder: Path, manifest: Mapping[str, Any], only: Sequence[str
 
 
 def altered(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the fault of every listed public file that is missing or altered."""
+    """Yield each public file of the manifest that is missing or altered, with words for its fault."""
     paths = {name: folder / "public" / name for name in manifest["files"]}
     held = {name: path for name, path in paths.items() if path.is_file()}
     yield from ((name, "is missing") for name in paths if name not in held)
@@ -169,7 +169,7 @@ def altered(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, st
 
 
 def listed(manifest: Mapping[str, Any], pattern: str) -> list[str]:
-    """Return the listed files that match a pattern; unlisted files in `public/` are never opened."""
+    """Return the files listed in the manifest whose names match a pattern."""
     return sorted(name for name in manifest["files"] if PurePosixPath(name).match(pattern))
 
 
@@ -192,7 +192,7 @@ LONGEST_NAME = 100
 
 
 def slug(margin: Margin) -> str:
-    """Return the file name of a margin's table; a name above 100 bytes is shortened and ends in a digest.
+    """Return the file name for a margin's table; a long name is shortened and ends in a digest.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def slug(margin: Margin) -> str:
 
 
 def header_out(header: Measured) -> dict[str, Any]:
-    """Return the manifest entry of a measured margin."""
+    """Return the manifest entry for a measured margin."""
     return {
         "query": header.query,
         **margin_out(header.margin),
@@ -229,7 +229,7 @@ def header_in(entry: Mapping[str, Any]) -> Measured:
 
 
 def margin_out(margin: Margin) -> dict[str, Any]:
-    """Return the manifest entry of a margin."""
+    """Return the manifest entry for a margin."""
     where = {"where": [dict(each) for each in margin.where]} if margin.where else {}
     weights = {"weights": list(margin.weights)} if margin.weights else {}
     return {"level": margin.level, "attributes": list(margin.attributes), **where, **weights}
@@ -242,12 +242,12 @@ def margin_in(entry: Mapping[str, Any]) -> Margin:
 
 
 def guarantee_out(guarantee: Guarantee) -> dict[str, Any]:
-    """Return a guarantee as JSON values, with exact amounts as text such as '1/2'."""
+    """Return a privacy guarantee as JSON values, with exact amounts as text such as '1/2'."""
     return json.loads(json.dumps(asdict(guarantee), default=str))
 
 
 def guarantee_in(entry: Mapping[str, Any]) -> Guarantee:
-    """Return the guarantee that a manifest entry describes."""
+    """Return the privacy guarantee that a manifest entry describes."""
     exact = {name: amount(entry[name]) for name in ("amount", "delta")}
     change = entry.get("change")
     return Guarantee(

@@ -1,4 +1,4 @@
-"""The file of a bundle's public places: keys, names and limits on every level."""
+"""The file of a bundle's public places, with their keys, names and limits on every level."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_PLACES = 200_000_000
 
 @dataclass(frozen=True, eq=False)
 class _OfHolders:
-    """A column of a higher level, expanded to the places of the last level only for requested rows, to save memory."""
+    """A column of a higher level, expanded to the finest places only for requested rows, to save memory."""
 
     values: NDArray
     leaves: NDArray[np.int64]
@@ -42,7 +42,7 @@ class _OfHolders:
 
 
 def write_places(path: Path, cells: Cells, connection: Any = None) -> None:
-    """Write the public places of the last level, each with keys, names and limits on every level."""
+    """Write a file with one row for each finest place: its keys, names and limits on every level."""
     tree, columns = cells.tree, {}
     for level, name in enumerate(tree.levels):
         leaves, keys = tree.leaf_ptr(level), tree.keys[level] if tree.keys else {}
@@ -57,7 +57,7 @@ def write_places(path: Path, cells: Cells, connection: Any = None) -> None:
 
 
 def read_places(path: Path, spec: Spec, most: int = MAX_PLACES) -> Tree:
-    """Read a bundle's public places; refuse a file with more than `most` places.
+    """Read the public places of a bundle, and refuse a file with more than `most` places.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def read_place_levels(
     most: int = MAX_PLACES,
     fractional: Collection[str] = (),
 ) -> Tree:
-    """Read public places, given the levels and the columns of limits on each level; some limits may be fractional.
+    """Read public places from a file, given the levels and the columns of limits on each level.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def read_place_levels(
 def _kinds(
     path: Path, levels: Sequence[str], limited: Sequence[Collection[str]]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the kind of every column in the file of places, and the columns that may lack values."""
+    """Return the data type of every column in a file of places, and the columns that may lack values."""
     with connect(files=[path], threads=1) as connection:
         held = columns_of(connection, [path])
     names = [f"{level}@name" for level in levels if f"{level}@name" in held]
@@ -112,7 +112,7 @@ def _kinds(
 
 
 def limit_column(level: str, name: str) -> str:
-    """Return the name of the column, in the file of places, that holds a limit of a level."""
+    """Return the name of the column that holds a limit of a level in the file of places."""
     return f"{level}@limit {name}"
 
 

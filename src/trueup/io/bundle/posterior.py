@@ -1,4 +1,4 @@
-"""Posteriors on disk: tables for people, draws for other programs.
+"""Writer of posteriors: tables for people, and draws for other programs.
 
 manifest.json             method, parameters, diagnostics, digest of the public record it came from and of every other file
 places.parquet            the places of the last level with their keys and names
@@ -48,7 +48,7 @@ def write_posterior(
     page: str = "",
     areas: Mapping[str, NDArray] | None = None,
 ) -> None:
-    """Write a posterior as a folder, whole or not at all.
+    """Write a posterior to a folder that appears whole or not at all.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def write_tables(
     as_csv: bool = False,
     areas: Mapping[str, NDArray] | None = None,
 ) -> None:
-    """Write summaries, areas and draws into a folder; see `write_posterior`."""
+    """Write summaries, sums over areas and draws of a posterior into a folder."""
     write, ending = (write_csv, "csv") if as_csv else (write_parquet_in_groups, "parquet")
     (folder / "summary").mkdir()
     for margin in margins(posterior):
@@ -116,13 +116,13 @@ def write_tables(
 
 
 def margins(posterior: Posterior) -> list[Margin]:
-    """List the margins whose tables are written: those with exact marginals, those published, and the finest."""
+    """Return the margins to write tables of: those with exact marginals, published, or finest."""
     drawn = posterior.drawn
     return list(dict.fromkeys([*drawn.marginals, *drawn.tables, *posterior.cells.finest_tables]))
 
 
 def _columns_of_cells(cells: Cells) -> dict[str, NDArray]:
-    """Return columns with the keys, names and attributes of every cell; for a family of tables, its table and label."""
+    """Return columns that identify every cell by key, name and attributes, or by table and label."""
     if not cells.is_family:
         return named_columns(cells, cells.finest)
     tables = cells.finest_tables
@@ -131,7 +131,7 @@ def _columns_of_cells(cells: Cells) -> dict[str, NDArray]:
 
 
 def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: str) -> None:
-    """Write the draws as one file or, if there are many, as a folder of files that readers take as one table."""
+    """Write the draws of a posterior as one file or, if there are many, as a folder of files."""
     _, draws, n = posterior.draws.shape
     counts = posterior.draws.reshape(-1, n)
     paths, files = [folder / f"draws.{ending}"], -(-len(counts) // max(1, MOST_ROWS // n))
@@ -142,7 +142,7 @@ def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: st
 
 
 def write_parquet_in_groups(path: Path, columns: Mapping[str, NDArray], *given: Any, **more: Any) -> None:
-    """Write columns to Parquet, in groups of `ROW_GROUP_ROWS` rows."""
+    """Write columns to a Parquet file in row groups of `ROW_GROUP_ROWS` rows."""
     write_parquet(path, columns, *given, together=ROW_GROUP_ROWS, **more)
 
 
@@ -153,7 +153,7 @@ def write_drawn(
     draws: int,
     write: Callable = write_parquet_in_groups,
 ) -> None:
-    """Write counts `(chains * draws, n)` as rows with the columns of each cell, divided evenly among the files.
+    """Write drawn counts `(chains * draws, n)` as rows, divided evenly among several files.
 
     DuckDB reads the counts where they are, and looks keys up by the number of the cell. Some files are written at once.
     """

@@ -1,4 +1,4 @@
-"""Measurements and releases read from the files of a bundle.
+"""Readers of measurements and releases from the files of a bundle.
 
 One file: both are read with the same checks.
 """
@@ -95,7 +95,7 @@ def read_release(folder: str | Path) -> Release:
 
 
 class StoredRelease(Release):
-    """A release whose counts stay in their bundle until first used.
+    """A release whose counts are read from their bundle at first use.
 
     What its manifest says is at hand: method, checks, noise distributions, guarantee, digests. A nation's counts may be too
     many to be read at once.
@@ -144,7 +144,7 @@ class StoredRelease(Release):
 
     @cached_property
     def headers(self) -> tuple[Measured, ...]:
-        """Return the header of every measured margin: query, margin and noise law."""
+        """Return the description of every measured margin: query, margin and noise law."""
         return tuple(header_in(entry) for entry in self.manifest["headers"])
 
     @cached_property
@@ -164,7 +164,7 @@ class StoredRelease(Release):
 
     @cached_property
     def left_out(self) -> LeftOut | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return the noisy number of records that a limit left out, or None if it was not measured."""
+        """Return the noisy number of records that the limit for each unit left out; None if not measured."""
         if self.spec.left_out is None:
             return None
         with connect(folders=[self.folder / "public"], threads=1) as connection:
@@ -172,7 +172,7 @@ class StoredRelease(Release):
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Return the number of places of every level, from the root."""
+        """Return the number of places at every level, from the root down."""
         return {entry["level"]: entry["places"] for entry in self.manifest["levels"]}
 
     @cached_property
@@ -182,7 +182,7 @@ class StoredRelease(Release):
 
 
 def read_released_tables(folder: Path, cells: Cells) -> dict[Margin, NDArray]:
-    """Return the counts `(groups,)` of every released table of a bundle, by margin."""
+    """Return the counts `(groups,)` of every released table in a bundle, by margin."""
     manifest = read_manifest(folder)
     refuse_unreleased(folder, manifest)
     return {margin: counts for margin, (counts, _) in _released_tables(folder, manifest, cells).items()}
@@ -207,7 +207,7 @@ def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
 
 
 def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
-    """Read a bundle's measurements without checking the digests of the files."""
+    """Read a bundle's measurements without checking the digests of their files."""
     _, spec = read_spec(folder, manifest)
     cells = problem_cells(
         spec, read_places(folder / "public" / "places.parquet", spec, manifest["levels"][-1]["places"])
@@ -265,7 +265,7 @@ def _header(cells: Cells, entry: Mapping[str, Any]) -> Measured:
 def _released_tables(
     folder: Path, manifest: Mapping[str, Any], cells: Cells
 ) -> dict[Margin, tuple[NDArray, NDArray | None]]:
-    """Return the counts and, if stated, the standard errors of every released table, by margin."""
+    """Return, by margin, the counts of every released table and their standard errors if stated."""
     public, found = folder / "public", {}
     with connect(folders=[public]) as connection:
         for entry in manifest["counts"]:
@@ -275,7 +275,7 @@ def _released_tables(
 
 
 def refuse_beyond(folder: Path, memory: int | None, *, each: int = BYTES_PER_CELL) -> None:
-    """Refuse a bundle whose counts need more memory than is allowed.
+    """Refuse a bundle whose counts need more memory than the given limit.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def refuse_beyond(folder: Path, memory: int | None, *, each: int = BYTES_PER_CEL
 
 
 def refuse_large(folder: Path, cells: Cells) -> None:
-    """Refuse a bundle with more finest cells than may be held in memory at once."""
+    """Refuse a bundle whose number of finest cells is above the limit for reading them at once."""
     if cells.n > MAX_CELLS_READ:
         raise BundleError(
             f"'{folder}' holds {cells.n:,} finest counts, too many to be read at once",

@@ -1,4 +1,4 @@
-"""Types of the parts of a manifest and of an assessment, which are checked before the parts are used."""
+"""Types of the parts of a manifest and of an assessment, which are checked before any part is used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Currency = Literal["epsilon", "rho"]
 
 
 class _Part(BaseModel):
-    """A part of a manifest with known keys; unknown keys are ignored, because a later version may have added them."""
+    """A part of a manifest, with typed keys; unknown keys of later versions are ignored."""
 
     model_config = ConfigDict(strict=True, defer_build=True)
 
@@ -195,7 +195,7 @@ class _Stats(_Part):
 
 
 class KeptPosterior(_Part):
-    """The manifest of a posterior, with the types of all parts that are read."""
+    """The manifest of a posterior, with the type of every part that is read."""
 
     files: dict[str, str]
     title: str
@@ -267,7 +267,7 @@ class _Assessment(_Part):
 
 
 def refuse_misshapen(manifest: Any) -> None:
-    """Raise ValueError if a part of a manifest has another type than the functions that read it expect.
+    """Raise ValueError if a part of a manifest does not have the type that its readers expect.
 
     Examples
     --------
@@ -279,7 +279,7 @@ def refuse_misshapen(manifest: Any) -> None:
 
 
 def refuse_misshapen_assessment(manifest: Any) -> None:
-    """Raise ValueError if a part of an assessment's manifest has another type than the functions that read it expect."""
+    """Raise ValueError if a part of an assessment's manifest does not have the expected type."""
     _validate(_Assessment, manifest)
 
 

@@ -1,4 +1,4 @@
-"""Limits on untrusted files: names follow a grammar, size, depth and numbers are bounded, and links are refused.
+"""Readers of untrusted files that limit names, sizes, depth and numbers, and refuse links.
 
 A bundle is public, and may come back from somebody who made it to be read here. So nothing in it is used as a path, as a
 number or as a structure before it was found to be one of ours.
@@ -32,7 +32,7 @@ _AMOUNT = re.compile(r"\d{1,1000}(\.\d{1,1000})?([eE][+-]?\d{1,4})?(/\d{1,1000})
 
 
 def read_text(path: Path) -> str:
-    """Read a text of bounded size from a file that is not a link.
+    """Read a text of limited size from a file that is not a link.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file whose size, depth and numbers are bounded; otherwise raise OSError or ValueError."""
+    """Read a JSON file of limited size, depth and numbers; otherwise raise OSError or ValueError."""
     try:
         held = json.loads(read_text(path), parse_int=_read_integer)
         _refuse_deep(held)
@@ -69,7 +69,7 @@ def _refuse_deep(held: Any, depth: int = 0) -> None:
 
 
 def amount(text: Any) -> Fraction:
-    """Return the fraction that a nonnegative number of bounded length states; otherwise raise ValueError.
+    """Return the fraction that a nonnegative number states, or raise ValueError for any other text.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def amount(text: Any) -> Fraction:
 
 
 def refuse_names(names: Iterable[Any], *, pattern: bool = False) -> None:
-    """Raise ValueError unless every name is a relative path of one to three parts in the allowed characters.
+    """Raise ValueError unless every name is a relative path of one to three parts in allowed characters.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def refuse_names(names: Iterable[Any], *, pattern: bool = False) -> None:
 
 
 def refuse_links(folder: Path, names: Iterable[str]) -> None:
-    """Refuse links among the named files of a folder and the folders that contain them."""
+    """Refuse links among the named files of a folder and among the folders that contain them."""
     held = {folder / name for name in names}
     held |= {folder / parent for name in names for parent in PurePosixPath(name).parents}
     for path in sorted(held):
@@ -137,7 +137,7 @@ LARGEST = 1e100
 def read_typed(
     path: Path, kinds: Mapping[str, str], most: int, *, may_lack: Sequence[str] = ()
 ) -> dict[str, NDArray]:
-    """Read typed columns from one Parquet file; refuse other types, too many rows, and missing values.
+    """Read typed columns from a Parquet file; refuse other types, missing values, and more rows than allowed.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def read_typed(
 
 
 def columns_of(connection: Any, files: Sequence[Path]) -> dict[str, str]:
-    """Return DuckDB's type of every column of a table that is stored in one or more Parquet files.
+    """Return DuckDB's type for every column of a table in one or more Parquet files.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def refuse_untyped(
     *,
     may_lack: Sequence[str] = (),
 ) -> None:
-    """Refuse a table whose files lack a column, hold more than `most` rows, or hold a row without a value.
+    """Refuse a table that lacks a column, has a missing value, or has more than `most` rows.
 
     Raises
     ------

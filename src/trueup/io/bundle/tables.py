@@ -1,4 +1,4 @@
-"""The Parquet tables of a bundle: measurements, released counts, and values that somebody else published.
+"""Parquet tables of a bundle: measurements, released counts, and values that others published.
 
 A file of measurements has one row for each place and query, with the list of its values in the order of the margin's
 groups, as the noisy-measurement files of the 2020 census have. A table of counts has a row for each cell that it lists,
@@ -42,7 +42,7 @@ def write_measured(
     *,
     left_out: int | None = None,
 ) -> None:
-    """Write measurements to a Parquet file, header after header, with the places of each in order.
+    """Write measurements to a Parquet file, ordered by measured margin and then by place.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def write_measured(
 
 
 def place_edges(cells: Cells, header: Measured) -> NDArray[np.int64]:
-    """Return the positions `(places + 1,)` at which the values of each place of a header begin, and the end of the last."""
+    """Return the positions `(places + 1,)` that divide the values of a measured margin by place."""
     places = cells.margin_shape(header.margin)[0]
     each = cells.size(header.margin) // places
     every = np.arange(places + 1) * each
@@ -78,7 +78,7 @@ def place_edges(cells: Cells, header: Measured) -> NDArray[np.int64]:
 
 
 def query_label(header: Measured) -> str:
-    """Return a header's name in a file of measurements: its query, followed by its margin if it is an invariant."""
+    """Return the name of a measured margin in a file: its query and, for an invariant, its margin."""
     return (
         header.query
         if not header.exact
@@ -87,7 +87,7 @@ def query_label(header: Measured) -> str:
 
 
 def _lists(values: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray:
-    """Split values into one array for each place, in 32-bit integers if all values fit."""
+    """Split values into one array for each place, of 32-bit integers if all values fit."""
     small = np.abs(values).max(initial=0) < 2**31
     rows = np.empty(sizes.size, dtype=object)
     held, edges = values.astype(np.int32) if small else values, [0, *np.cumsum(sizes).tolist()]
@@ -98,7 +98,7 @@ def _lists(values: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray:
 def read_measured(
     path: Path, cells: Cells, headers: Sequence[Measured], connection: Any = None
 ) -> tuple[NDArray[np.int64], ...]:
-    """Return the measurements in one file, one vector for each header, laid out as in `Measurements.values`."""
+    """Return the measurements in one file as one vector for each measured margin."""
     import duckdb
 
     with connection.cursor() if connection else connect(files=[path], threads=1) as reader:
@@ -124,7 +124,7 @@ def read_measured(
 def read_values(
     connection: Any, files: str, cells: Cells, headers: Sequence[Measured]
 ) -> list[NDArray[np.int64]]:
-    """Return the values of every header, in the order of places, from all files of measurements.
+    """Return the values of every measured margin, in the order of places, from all files of measurements.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def read_values(
 def _values_of_level(
     connection: Any, files: str, cells: Cells, level: str, headers: Sequence[Measured]
 ) -> dict[int, NDArray[np.int64]]:
-    """Return the values of each header of one level, by the header's position in `headers`."""
+    """Return the values of each measured margin of a level, by the position of its header."""
     given = {i: query_label(h) for i, h in enumerate(headers) if h.margin.level == level}
     asked = [level, [*given.values()]]
     rows = f"FROM {files} WHERE level = $1 AND list_contains($2, query)"
@@ -164,7 +164,7 @@ def _values_of_level(
 
 
 def _in_order(listed: Any, tree: Tree, level: str, order: NDArray[np.int64]) -> bool:
-    """Return True if rows, once sorted, list all places of a level in order, once or several times."""
+    """Return True if the sorted rows list all places of a level in order, once or several times."""
     expected, begun = np.empty(len(order), np.int64), 0
     expected[order] = np.arange(len(order)) % tree.sizes[tree.level(level)]
     while rows := listed.fetchmany(TEXTS_AT_ONCE):
@@ -184,7 +184,7 @@ def write_counts(
     count: NDArray[np.int64],
     connection: Any = None,
 ) -> None:
-    """Write the nonzero cells of a level's histograms; `place` and `cell` say where each count stands.
+    """Write the nonzero counts of one level, each with the position of its place and of its cell.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def write_counts(
 
 
 def read_left_out(connection: Any, files: str) -> int:
-    """Return the noisy number of records that the limit on records of each unit left out."""
+    """Return the noisy number of records that the limit for each unit left out."""
     rows = connection.execute(f"SELECT value[1]::BIGINT FROM {files} WHERE level = ''").fetchall()
     if len(rows) != 1:
         raise BundleError(
@@ -213,7 +213,7 @@ def read_left_out(connection: Any, files: str) -> int:
 def read_counted(
     connection: Any, files: Sequence[Path], cells: Cells, margin: Margin
 ) -> tuple[NDArray, NDArray | None]:
-    """Return a table's counts `(groups,)`, zero where not listed, and its standard errors, or None if there are none."""
+    """Return the counts `(groups,)` of a released table, and its standard errors or None."""
     level, size = cells.tree.level(margin.level), cells.size(margin)
     keys = place_keys(cells.tree, level)
     texts = {name: column.astype(object) for name, column in keys.items()}
@@ -261,7 +261,7 @@ def _placed(position: NDArray, values: NDArray, size: int) -> NDArray:
 
 
 def labels(tree: Tree, level: str, places: slice | NDArray[np.int64] = slice(None)) -> NDArray:
-    """Return a unique text for each place of a level, or for the given ones: its keys as a JSON pointer (RFC 6901).
+    """Return a unique text for each place of a level: its keys as a JSON pointer (RFC 6901).
 
     Examples
     --------
@@ -284,12 +284,12 @@ def labels(tree: Tree, level: str, places: slice | NDArray[np.int64] = slice(Non
 
 
 def label_sql(columns: Sequence[str]) -> str:
-    """Return a DuckDB expression that makes the text of `labels` from key columns."""
+    """Return a DuckDB expression that makes the text of `labels` from the key columns of a place."""
     return " || '/' || ".join(f"replace(replace({quoted(c)}, '~', '~0'), '/', '~1')" for c in columns)
 
 
 def _escaped(keys: NDArray) -> NDArray:
-    """Replace each tilde by `~0` and each slash by `~1` in keys."""
+    """Return keys in which `~0` replaces each tilde and `~1` each slash."""
     letters = np.ascontiguousarray(keys).view(np.uint32)
     if not ((letters == ord("~")) | (letters == ord("/"))).any():
         return keys
@@ -307,7 +307,7 @@ LARGEST = 2.0**63 - 2.0**10
 def write_published(
     public: Path, cells: Cells, headers: Sequence[Measured], values: Sequence[NDArray], connection: Any
 ) -> None:
-    """Write published values to `published.parquet`, one row for each value, with its header and group."""
+    """Write values published by others to `published.parquet`, with one row for each value."""
     groups = [np.arange(cells.size(h.margin)) if h.groups is None else h.groups for h in headers]
     columns = {
         "header": np.repeat(np.arange(len(headers)), [len(each) for each in groups]),
@@ -320,7 +320,7 @@ def write_published(
 def read_published(
     public: Path, cells: Cells, manifest: Mapping[str, Any]
 ) -> tuple[list[Measured], list[NDArray]]:
-    """Read the headers and values of published tables; refuse a value that the header's law cannot produce."""
+    """Read the values of published tables, and refuse a value that its noise law cannot produce."""
     stated = [header_in(entry) for entry in manifest["headers"]]
     most = sum(cells.size(header.margin) for header in stated)
     rows = read_typed(public / PUBLISHED, {"header": "whole", "group": "whole", "value": "number"}, most)

@@ -1,4 +1,4 @@
-"""Files of a bundle that every run writes, and the manifest entries that describe them."""
+"""Writer of the files that every bundle has, and of the manifest entries that describe them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOTE = "a cell of the domain that a table does not list is zero"
 
 
 def begin_bundle(folder: Path, spec_text: str) -> Path:
-    """Create the folders of a bundle and write the spec; return `public/`."""
+    """Create the folders of a bundle and write its spec; return the folder `public/`."""
     public = folder / "public"
     (public / "measurements").mkdir(parents=True)
     (public / "counts").mkdir()
@@ -48,7 +48,7 @@ def begin_bundle(folder: Path, spec_text: str) -> Path:
 
 
 def write_measurements(folder: Path, spec_text: str, measurements: Measurements) -> dict[str, Any]:
-    """Create a bundle, write in-memory measurements into it, and return their manifest entries."""
+    """Create a bundle, write measurements from memory into it, and return their manifest entries."""
     if measurements.simulation:
         raise PrivacyError(
             "the measurements are simulated, and only measurements of real data are published",
@@ -70,7 +70,7 @@ def write_measurements(folder: Path, spec_text: str, measurements: Measurements)
 def describe_measured(
     spec_text: str, sizes: Mapping[str, int], cells: int, headers: Sequence[Measured], guarantee: Guarantee
 ) -> dict[str, Any]:
-    """Return the manifest entries of measurements, which need not be drawn yet.
+    """Return the manifest entries for measurements, which may not have been drawn yet.
 
     Parameters
     ----------
@@ -93,12 +93,12 @@ def describe_measured(
 
 
 def sealed(parts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the manifest entries `parts` and `seal`: the digest of each file of measurements, and the seal on all."""
+    """Return the manifest entries `parts` and `seal`: the digests of the measured files, and their seal."""
     return {"parts": dict(parts), "seal": seal_of(parts)}
 
 
 def write_release(folder: Path, release: Release) -> dict[str, Any]:
-    """Write the released tables of an in-memory release; return their manifest entries."""
+    """Write the released tables of a release in memory, and return their manifest entries."""
     tables = folder / "public" / "counts"
     cells = release.cells
     with connect(folders=[tables]) as connection:
@@ -112,7 +112,7 @@ def write_release(folder: Path, release: Release) -> dict[str, Any]:
 
 
 def describe_release(release: Release, counts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the manifest entries of a release, given the entry of each released table."""
+    """Return the manifest entries for a release, given the entry for each released table."""
     return {
         "kind": "release",
         "method": dict(release.method),

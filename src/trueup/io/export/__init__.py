@@ -1,4 +1,4 @@
-"""The verb `export`: write the tables of a release, measurements or a posterior as CSV, Excel, Parquet or SDMX-CSV."""
+"""The command `export`, which writes the tables of a release, measurements or a posterior to files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def export(
     for_spreadsheets: bool = False,
     agency: str = AGENCY,
 ) -> Path:
-    """Write the tables of a release, of measurements or of a posterior as files for other programs.
+    """Write the tables of a release, measurements or a posterior to files for other programs.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def export(
 
 
 def _write_records(folder: Path, record: Record, held: Exported) -> None:
-    """Write `records.csv`, made-up records that add up to a release's tables, and `about.csv`, which describes them."""
+    """Write artificial records that add up to a release's tables, and `about.csv`, which describes them."""
     from trueup.io.export.files import ABOUT, record_columns
 
     if not isinstance(record, Release):
@@ -135,7 +135,7 @@ def _refuse_target(out: Path, to: str) -> None:
 
 
 def _refuse_idle(tables: str | Sequence[str], wide: str | None) -> None:
-    """Refuse a choice of tables for metadata, which describe the whole release."""
+    """Refuse a choice of tables in an export of metadata, which always describe the whole release."""
     if tables or wide:
         raise SpecError(
             "tables are chosen, but the metadata describe the whole release",
@@ -144,7 +144,7 @@ def _refuse_idle(tables: str | Sequence[str], wide: str | None) -> None:
 
 
 def refuse_unwritable(to: str) -> None:
-    """Refuse an unknown format before anything is written."""
+    """Refuse an unknown format of export before anything is written."""
     if to not in FORMATS:
         raise SpecError(f"there is no format '{to}'", needed=f"one of {', '.join(FORMATS)}")
 

@@ -27,7 +27,7 @@ _POSTERIOR = ("mean", "sd", "median", "low", "high", "mass")
 
 @dataclass(frozen=True, eq=False)
 class ExportedTable:
-    """A table to export, with one or more figures `(groups,)` for its groups; a missing figure is masked.
+    """A table to export, with one or more figures `(groups,)` for each group of a margin.
 
     Attributes
     ----------
@@ -49,21 +49,21 @@ class ExportedTable:
 
     @property
     def columns(self) -> dict[str, NDArray]:
-        """Return all columns by heading: keys of places, readable names, attributes, and figures."""
+        """Return all columns of the exported table by heading."""
         if self.wide is None:
             return named_columns(self.cells, self.margin) | dict(self.figures)
         return one_column_a_value(self.cells, self.margin, next(iter(self.figures.values())), self.wide)
 
     @property
     def labels(self) -> set[str]:
-        """Return the headings of the columns that hold text."""
+        """Return the headings of the exported table's columns of text."""
         attributes = tuple(name for name in self.margin.attributes if name != self.wide)
         return set(named_columns(self.cells, Margin(self.margin.level, attributes)))
 
 
 @dataclass(frozen=True, eq=False)
 class Exported:
-    """The content of an export: title, rows on protection, and tables.
+    """The content of an export: a title, rows on how the data were protected, and tables.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Exported:
 def content(
     record: Record, tables: Sequence[str] = (), *, wide: str | None = None, level: float | str = "90%"
 ) -> Exported:
-    """Collect the tables of a record for export: by default all, otherwise the named ones.
+    """Return the content of an export of all tables or of the named tables.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def content(
 
 
 def _margins(record: Record) -> list[Margin]:
-    """Return the margins that a record holds, except those that count only some units."""
+    """Return the margins to export, which are those that count all units."""
     if isinstance(record, Release):
         return list(record.published)
     if isinstance(record, Posterior):
@@ -168,7 +168,7 @@ MODEL = "central: one curator holds the records and adds noise before anything i
 
 
 def deployment(record: Release | Measurements | Posterior, curator: str | None = None) -> dict[str, Any]:
-    """Return a release's entry for registries of deployments, with each loss as a fraction and as a decimal rounded up."""
+    """Return a release's entry for registries of deployments, with its privacy loss and noise laws."""
     if isinstance(record, Posterior):
         raise SpecError(
             "a posterior is given, which has no mechanism of its own",
@@ -208,7 +208,7 @@ def deployment(record: Release | Measurements | Posterior, curator: str | None =
 
 
 def _definition(guarantee: Guarantee) -> str:
-    """Return the name of the privacy definition that a guarantee meets."""
+    """Return the name of the privacy definition that a guarantee satisfies."""
     if guarantee.kind == "none":
         return "none is claimed"
     name = (

@@ -1,4 +1,4 @@
-"""Tables as files: a folder of CSV or Parquet files, or an Excel workbook; one file or sheet says what was protected.
+"""Writers of tables to CSV, Parquet or Excel, with one file or sheet on how the data were protected.
 
 Records are also made up here, so that they add up to every released table.
 """
@@ -28,7 +28,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv_folder(folder: Path, exported: Exported, *, for_spreadsheets: bool) -> None:
-    """Write a CSV file for each table, and `about.csv` on what was protected.
+    """Write a CSV file for each table, and `about.csv` on how the data were protected.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def write_csv_folder(folder: Path, exported: Exported, *, for_spreadsheets: bool
 
 
 def write_parquet_folder(folder: Path, exported: Exported) -> None:
-    """Write a Parquet file for each table, and `about.parquet` on what was protected."""
+    """Write a Parquet file for each table, and `about.parquet` on how the data were protected."""
     for table in exported.tables:
         write_parquet(folder / f"{slug(table.margin)}.parquet", table.columns)
     what, says = (np.array(column) for column in zip(*exported.about))
@@ -60,7 +60,7 @@ def _guarded_labels(table: ExportedTable) -> dict[str, NDArray]:
 
 
 def guarded(labels: NDArray) -> NDArray:
-    """Put an apostrophe before labels that a spreadsheet would run as formulas.
+    """Return labels with an apostrophe before each one that a spreadsheet would run as a formula.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def guarded(labels: NDArray) -> NDArray:
 
 
 def _mark(path: Path, wanted: bool) -> None:
-    """Write a byte order mark at the beginning of a file if one is wanted."""
+    """Write a byte order mark at the beginning of a file if it is for spreadsheets."""
     if wanted:
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
 
@@ -85,7 +85,7 @@ _ABOUT = "About"
 
 
 def workbook(exported: Exported) -> bytes:
-    """Return an Excel workbook as bytes: a sheet on what was protected, then a sheet for each table.
+    """Return an Excel workbook as bytes, with a sheet on how the data were protected and one for each table.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def workbook(exported: Exported) -> bytes:
 
 
 def refuse_long(table: ExportedTable) -> None:
-    """Refuse a table with more rows than an Excel sheet holds."""
+    """Refuse a table with more rows than a sheet of Excel can have."""
     rows = table.cells.size(table.margin)
     if table.wide is not None:
         kept = table.cells.kept(table.margin)
@@ -118,7 +118,7 @@ def refuse_long(table: ExportedTable) -> None:
 
 
 def sheet_names(names: list[str]) -> list[str]:
-    """Return sheet names that Excel accepts; no two are equal when upper and lower case are ignored.
+    """Return distinct sheet names that Excel accepts, which differ in more than upper and lower case.
 
     Examples
     --------
@@ -144,7 +144,7 @@ ABOUT = (
 
 
 def record_columns(release: Release) -> dict[str, NDArray]:
-    """Draw made-up records that add up to the released tables; return columns `(records,)` of place keys and values."""
+    """Return the columns `(records,)` of artificial records that add up to the released tables."""
     cells, counts = release.cells, np.asarray(release.counts)
     if counts.dtype.kind not in "iu" or counts.min(initial=0) < 0:
         raise SpecError(
@@ -197,7 +197,7 @@ def _edge(cells: FamilyCells, table: int, parent: int) -> Edge:
 
 
 def refuse_overlapping_records(cells: Cells) -> None:
-    """Refuse attributes whose values overlap, because their counts are not numbers of records."""
+    """Refuse attributes with overlapping values, because counts of these are not numbers of records."""
     if overlapping := [a.name for a in cells.attributes if not a.partition]:
         raise SpecError(
             f"the values of '{overlapping[0]}' overlap, so that the counts are not numbers of records",
@@ -209,7 +209,7 @@ Integers = NDArray[np.int64]
 
 
 class Edge(NamedTuple):
-    """A table and its parent in a junction tree, with the shared cell `(cells,)` that contains each cell of either."""
+    """A table and its parent in a junction tree, with the group of their shared margin for each cell."""
 
     table: int
     parent: int
@@ -220,7 +220,7 @@ class Edge(NamedTuple):
 def joined_records(
     tables: Sequence[Integers], root: int, edges: Sequence[Edge], rng: np.random.Generator
 ) -> list[Integers]:
-    """Draw records whose tables are the given ones; return for each table the cell `(records,)` of every record.
+    """Draw records that add up to the given tables; return each record's cell `(records,)` in every table.
 
     Within each shared cell, the cells of a table are given to the records of its parent in random order. So tables are
     independent given the cells that they share.

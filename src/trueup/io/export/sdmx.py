@@ -1,4 +1,4 @@
-"""Tables as SDMX-CSV 2.0 with a structure message in SDMX-ML 3.0.
+"""Writer of tables as SDMX-CSV 2.0, with a structure message in SDMX-ML 3.0.
 
 Each table is a dataflow with a data structure of its own, whose codes of places are the keys of its level. Dimensions are
 the place and the attributes; the measure is the count; attributes of each observation are its status (`E` estimated, `A` for
@@ -33,7 +33,7 @@ _CONFIDENTIALITY = {"F": "Free (free for publication)"}
 
 @dataclass(frozen=True)
 class StructureComponent:
-    """A dimension or an attribute in SDMX: identifier, name, and code of each label, or None for numbers."""
+    """A dimension or attribute in SDMX, with its identifier, name and codes of labels."""
 
     id: str
     name: str
@@ -62,7 +62,7 @@ def write_sdmx_folder(folder: Path, exported: Exported, *, agency: str) -> None:
 
 @dataclass(frozen=True)
 class _Flow:
-    """A table as an SDMX dataflow: identifier, agency, dimensions and attributes."""
+    """A table described as an SDMX dataflow, with identifier, agency, dimensions and attributes."""
 
     id: str
     agency: str
@@ -110,7 +110,7 @@ class _Flow:
 
 
 def codes(labels: Sequence[str]) -> list[str]:
-    """Return SDMX codes of letters, digits, `_`, `@`, `$` and `-`; `_x` and a hexadecimal number replace any other character.
+    """Return labels as SDMX codes, in which a hexadecimal number replaces each character that is not allowed.
 
     The slash between the parts of a key becomes `-`, unless some key contains `-`.
 
@@ -133,7 +133,7 @@ def codes(labels: Sequence[str]) -> list[str]:
 
 
 def identifier(name: str) -> str:
-    """Return an SDMX identifier: a letter, followed by letters, digits or `_`.
+    """Return a name as an SDMX identifier: a letter, followed by letters, digits or `_`.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def _describe(
     dataflows: Xml.Element,
     structures: Xml.Element,
 ) -> None:
-    """Add a table's codelists, concepts, dataflow and data structure to the structure message."""
+    """Add the description of one table to the structure message of SDMX."""
     name = f"{title}: {flow.table.margin}"
     components = (*flow.dimensions, *flow.attributes)
     for component in components:

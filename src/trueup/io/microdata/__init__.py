@@ -1,1 +1,1 @@
-"""Confidential counts of every cell, read from tables of records or of counts."""
+"""Readers of the confidential counts of every cell, from tables of records or of counts."""

@@ -1,4 +1,4 @@
-"""Confidential counts of a whole country, tabulated by DuckDB in bounded memory and stored by part.
+"""Confidential counts of a whole country, computed by DuckDB in bounded memory and stored by part.
 
 Rows are counted once, in one query that spills to disk what does not fit in memory. Only cells that hold
 somebody are ever written: the zero cells of the declared domain appear where noise needs them, part by part.
@@ -41,7 +41,7 @@ from trueup.model.spec import Spec
 
 
 class Occupied(NamedTuple):
-    """The occupied cells of some places, sorted by place and cell.
+    """The cells of some places that have a count above zero, sorted by place and cell.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Occupied(NamedTuple):
 
 @dataclass(frozen=True)
 class SparseCounts:
-    """Counts of occupied cells in Parquet files, one for every part, in a folder that only its owner can read.
+    """Confidential counts above zero, in one Parquet file for each part of the country.
 
     Attributes
     ----------
@@ -74,11 +74,11 @@ class SparseCounts:
     parts: int
 
     def part(self, number: int) -> Path:
-        """Return the path of a part's file."""
+        """Return the path of the file that holds the counts of a part."""
         return self.folder / f"part-{number:06d}.parquet"
 
     def read(self, part: int, connection: Any = None) -> Occupied:
-        """Read the occupied cells of a part from its file.
+        """Read the nonzero counts of one part from its file.
 
         Raises
         ------
@@ -111,7 +111,7 @@ def tabulate_by_parts(
     limit: Limit | None = None,
     expected: int | None = None,
 ) -> SparseCounts:
-    """Count the rows of a table of any size by cell, and write the occupied cells to a new folder, one file for each part.
+    """Count the rows of a table of any size by cell, and write one file of nonzero counts for each part.
 
     Equal to `read_counts` in what it counts and in what it refuses, but what is held in memory is
     bounded: no dense table of all cells exists. Where the source is in memory already (a dataframe), or
@@ -189,7 +189,7 @@ def tabulate_by_parts(
 
 @dataclass(frozen=True)
 class _Tabulation:
-    """One tabulation, with a DuckDB connection and the folder for intermediate files."""
+    """The state of one tabulation: a DuckDB connection, and a folder for intermediate files."""
 
     spec: Reading
     cells: Cells
@@ -200,7 +200,7 @@ class _Tabulation:
     expected: int | None
 
     def run(self, source: Any, part_of_place: NDArray[np.integer], counts: SparseCounts) -> None:
-        """Count and check every row of the source, then write one part after another."""
+        """Count and check every row of the source table, then write the counts of one part after another."""
         table = open_table(source, self.connection)
         with quiet_duckdb(table.name, getattr(table, "files", ())):
             self._register_places(part_of_place)
@@ -231,7 +231,7 @@ class _Tabulation:
         self.connection.unregister("public_places")
 
     def _copied(self, table: Relation) -> Relation:
-        """Copy the needed columns of a relation, because the memory of its own connection cannot be limited here."""
+        """Return a copy of the needed columns, because the other connection's memory cannot be limited."""
         needed = self._needed()
         path = self.spill / "given.parquet"
         require(table, needed)
@@ -239,7 +239,7 @@ class _Tabulation:
         return Relation(table.name, self.connection.sql(f"FROM {parquet([path])}"))
 
     def _count_rows(self, table: Relation) -> None:
-        """Count the rows of every cell in one pass; read the table again only to find a faulty row."""
+        """Count the rows of every cell in one pass over the table, and refuse faulty rows."""
         require_columns(self.spec, table, self._needed())
         table.relation.create_view("given")
         cell, joined = cell_sql(self.spec, self.cells, table), join_sql(self.spec, self.cells, table)
@@ -264,7 +264,7 @@ class _Tabulation:
             self._refuse_bad(table, column, whole)
 
     def _count_kept(self, table: Relation, limit: Limit, cell: str, joined: str, records: str) -> None:
-        """Count the records that each unit keeps; the records of a unit may stand anywhere in the table."""
+        """Count, by cell, the records that remain under the limit on the records of each unit."""
         unit, width = text_sql(table, limit.column), _per_place(self.cells)
         self._write(
             "named",
@@ -286,7 +286,7 @@ class _Tabulation:
         limit.dropped, limit.units = int(given - kept), units_held(self.connection)
 
     def _take_cells(self, source: Any, table: Source) -> None:
-        """Register the counted cells of a table that is in memory, or of a wide table, which lists every cell."""
+        """Register the counts of a table that is in memory or has a column for each cell."""
         if self.spec.table.cells:
             dense = read_counts(self.spec, self.cells, source, rows=self.expected)
             index, units = np.flatnonzero(dense), dense[dense > 0]
@@ -298,11 +298,11 @@ class _Tabulation:
         self._spill(f"{counted} FROM named JOIN places USING (place)")
 
     def _spill(self, query: str) -> None:
-        """Write the counts of a query by cell, sorted by part, place and cell, as the table `counted`."""
+        """Write the counts by cell that a query returns to a file, as the SQL table `counted`."""
         self._write("counted", f"{query} GROUP BY ALL ORDER BY part, place, cell")
 
     def _write(self, name: str, query: str) -> None:
-        """Write the rows of a query to a Parquet file, and register this file as an SQL view of the given name."""
+        """Write the rows that a query returns to a Parquet file, as an SQL view of the given name."""
         file = self.spill / f"{name}.parquet"
         self.connection.execute(f"COPY ({query}) TO {literal(str(file))} (FORMAT parquet, COMPRESSION zstd)")
         self.connection.execute(f"CREATE VIEW {name} AS FROM {parquet([file])}")
@@ -326,11 +326,11 @@ class _Tabulation:
         )
 
     def _said(self, table: Relation, row: int) -> str:
-        """Return words that say where a row stands, without a number if equal rows were counted elsewhere."""
+        """Return words that state the location of a row, without its number if equal rows were merged."""
         return f"a row of {table.name}" if self.rows else table.row(int(row))
 
     def _refuse_twins(self, table: Relation, joined: str, cell: str) -> None:
-        """Refuse two rows that name the same cell by the same texts."""
+        """Refuse two rows that have the same place and the same texts of attribute values."""
         if twin := self._first("SELECT place, cell FROM counted WHERE rows > written ORDER BY ALL LIMIT 1"):
             same = f"{joined} WHERE places.place = {twin[0]} AND {cell} = {twin[1]}"
             alike = f"GROUP BY {self._as_written(table)} HAVING count(*) > 1"
@@ -340,7 +340,7 @@ class _Tabulation:
             refuse_twins(np.zeros(2, np.int64), lambda at: table.row(numbers[at]))
 
     def _as_written(self, table: Relation) -> str:
-        """Return SQL for the texts of a row that several texts of one cell may replace, such as ages that are put into ranges."""
+        """Return SQL for the texts in a row that are read as other values, such as ages as ranges."""
         read = [text_sql(table, part.column or part.name) for part in self.spec.attributes if part.is_read]
         return f"[{', '.join(read)}]::VARCHAR[]"
 

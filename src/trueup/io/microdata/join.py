@@ -1,4 +1,4 @@
-"""Two linked tables as one table of records: a record for every household, and one for each person that it keeps.
+"""Two linked tables of persons and households, read as one table of records.
 
 Nothing is counted of a person that is not kept: first of all each household keeps at most so many of its persons
 (`truncate`, the reference person before all others, which is a choice by the household's own records like the rest),
@@ -35,14 +35,14 @@ from trueup.model.stacking import RECORD, REFERENCE
 
 
 class LinkedRecords(Relation):
-    """The records of two linked tables; errors name a faulty row without its number."""
+    """The records of two linked tables, whose errors mention a faulty row without its number."""
 
     def row(self, number: int) -> str:
         return f"a row of {self.name}"
 
 
 class NumberedRows(Relation):
-    """A table as an SQL view with row numbers, so that errors can name a row."""
+    """A table as an SQL view with row numbers, which errors can state."""
 
     def __init__(self, table: Source, connection: Any, view: str) -> None:
         super().__init__(table.name, connection.table(view), (), connection)
@@ -62,7 +62,7 @@ def linked_records(
     memory: str | None = None,
     threads: int | None = None,
 ) -> Iterator[Any]:
-    """Yield the one table of records that a spec of two linked tables counts, or the source itself if there is no link.
+    """Yield the table of records that a spec of two linked tables counts, or the source if it links none.
 
     Afterwards `limit` states the numbers of records left out, by reason, and of persons dropped.
 
@@ -110,11 +110,11 @@ class _Linking:
         return found
 
     def parts(self, of: str) -> list[AttributePart]:
-        """Return the declared attributes of persons, households or reference persons, except numbers of persons."""
+        """Return the declared attributes of persons, of households or of reference persons."""
         return [p for p in self.join.attributes if p.of == of and p.persons is None]
 
     def records(self, source: JoinedTables) -> Relation:
-        """Link the two tables and return the records to count; refuse records that do not link."""
+        """Return the records to count from two linked tables, and refuse any that do not link."""
         given = {"persons": source.persons, "households": source.households}
         tables = {name: self._view(name, data) for name, data in given.items()}
         with quiet_duckdb("the linked tables"):
@@ -126,7 +126,7 @@ class _Linking:
         return LinkedRecords(tables["households"].name, relation, (), self.connection)
 
     def _view(self, name: str, source: Any) -> Relation:
-        """Return one of the two tables as a view with row numbers."""
+        """Return the table of persons or of households as a view with row numbers."""
         table = open_table(source, self.connection)
         needed = self._columns(name)
         require(table, needed)
@@ -149,7 +149,7 @@ class _Linking:
         return list(dict.fromkeys([self.join.id, *own, *who]))
 
     def _read_households(self, table: Relation) -> None:
-        """Read one row for each household: its unit, its keys of places, and the position of each value in the domain."""
+        """Register one row for each household: its identifier, its place, and its attribute values."""
         keys = [level.column for level in self.spec.levels if level.column]
         columns = [f"given.{quoted(key)}" for key in dict.fromkeys(keys)]
         parts = self.parts(self.join.counts)
@@ -169,7 +169,7 @@ class _Linking:
             )
 
     def _read_persons(self, table: Relation) -> None:
-        """Count persons by household and cell; a cell combines a person's own attributes with those of the reference person."""
+        """Count persons by household, own attribute values, and attribute values of the reference person."""
         own, of_reference = self.parts(self.spec.table.counts), self.parts(REFERENCE)
         who = self.join.reference
         is_reference = (
@@ -197,7 +197,7 @@ class _Linking:
             self._refuse_outside(table, "person", [*own, *of_reference])
 
     def _refuse_outside(self, table: Relation, name: str, parts: list[AttributePart]) -> None:
-        """Refuse a row with a value outside the attribute's domain; the error names the row's number."""
+        """Refuse a row with a value outside the domain of its attribute, and state the row's number."""
         for part in parts:
             at = quoted("at " + part.name)
             row = self._first(f"SELECT min({ROW}) FROM {name} WHERE {at} IS NULL")
@@ -207,7 +207,7 @@ class _Linking:
                 raise outside_domain(part, said, of_counts=False)
 
     def _set_apart(self, persons: str, households: str) -> None:
-        """Refuse records that do not link or, if the spec allows it, leave them out and count them."""
+        """Refuse persons and households that do not link, or count and leave them out if the spec says so."""
         person, household = self.spec.table.counts, self.join.counts
         self._make(
             "held",
@@ -250,7 +250,7 @@ class _Linking:
         )
 
     def _keep(self) -> None:
-        """Keep at most so many persons of each household as the limit says, the reference person first, and count them."""
+        """Keep at most as many persons of each household as the limit allows, and count them."""
         first = "cell % 2 DESC, " if self.join.reference else ""
         self._make("kept", kept_sql(self.limit, first=first))
         given, kept = (self._first(f"SELECT coalesce(sum(count), 0) FROM {t}")[0] for t in ("named", "kept"))
@@ -268,7 +268,7 @@ class _Linking:
         return [p for p in self.join.attributes if p.persons]
 
     def _inside(self, part: AttributePart) -> list[int]:
-        """Return the positions of the kinds of persons that a household's attribute counts."""
+        """Return the positions of the kinds of persons whose number is an attribute of households."""
         link = next(x for x in self.joined.links if x.attribute == part.name)
         attributes = self.joined.persons.own
         (at,) = [i for i, a in enumerate(attributes) if any(r.name == link.counted for r in a.recodes)]
@@ -277,7 +277,7 @@ class _Linking:
         return [k for k in range(self.joined.persons.size) if yes[k // below % attributes[at].size] == 0]
 
     def _stacked(self) -> str:
-        """Return SQL for one row per kept person and per household, with the label of its record."""
+        """Return SQL for one row per remaining person and per household, with the label of its record."""
         keys = list(dict.fromkeys(level.column for level in self.spec.levels if level.column))
         shared = [
             f"{self._label(part, self._value(part))} AS {quoted(part.name)}"
@@ -302,7 +302,7 @@ class _Linking:
         )
 
     def _value(self, part: AttributePart) -> str:
-        """Return SQL for the position of a household's value in the domain of an attribute."""
+        """Return SQL for a household's value of an attribute, as a position in the attribute's domain."""
         if part.persons is not None:
             held = quoted("all") if not part.persons else quoted(part.name)
             return f"least(counted.{held} - {persons_of(part.values[0])}, {len(part.values) - 1})"

@@ -1,4 +1,4 @@
-"""The place of every row of a confidential table, found by the keys of the public list, and refusals of faulty rows."""
+"""The place of every row in a confidential table, found by keys, and refusals of faulty rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLACES, IDS, TABLE, ROWS, LINKS = "places", "ids", "table", "rows", "links"
 
 
 def refuse_missing(values: NDArray, column: str, where: Where, topic: str, remedy: str = "") -> None:
-    """Refuse a column that has no value in some row; `topic` is the subject that the error states."""
+    """Refuse a column that has no value in some row."""
     lost = np.flatnonzero([is_missing(value) for value in values])
     if lost.size:
         raise DataError(
@@ -35,14 +35,14 @@ def refuse_missing(values: NDArray, column: str, where: Where, topic: str, remed
 
 
 def outside_domain(part: AttributePart, said: str, *, of_counts: bool) -> DataError:
-    """Return the error for a value outside an attribute's domain; it suggests options of the spec for reading the values."""
+    """Return the error for a value outside an attribute's domain, with remedies in the spec."""
     remedies = ["correct the table" + ", and leave out rows of sums such as Total" * of_counts]
     remedies += _readings(part, "values" if of_counts else "all other values")
     return DataError(said, needed=_values_needed(part), remedy="; or ".join(remedies), about=topic_of(part))
 
 
 def _values_needed(part: AttributePart) -> str:
-    """Return words for the values that a column may hold, taken from the spec alone."""
+    """Return words that describe the values a column may have, taken from the spec alone."""
     own = {part.other, part.missing} - {None}
     listed = ", ".join(value for value in part.values if value not in own)
     words = "".join(f", or '{word}'" for word in part.values if word in own)
@@ -55,7 +55,7 @@ def _values_needed(part: AttributePart) -> str:
 
 
 def _readings(part: AttributePart, others: str) -> Iterator[str]:
-    """Yield options of the spec by which other values could be read, without any word of the confidential rows."""
+    """Yield options of the spec by which other values could be read, without quoting confidential rows."""
     plain, texts = not (part.bins or part.date), [*part.values]
     if part.date and not part.form:
         yield 'say how the column writes dates: `form = "DD.MM.YYYY"`'
@@ -71,7 +71,7 @@ def _readings(part: AttributePart, others: str) -> Iterator[str]:
 
 
 def refuse_twins(index: NDArray[np.int64], where: Where) -> None:
-    """Refuse a table of counts in which two rows have the same index, because they are about the same cell or place."""
+    """Refuse a table of counts in which two rows have the same index, and so count the same cell."""
     order = np.argsort(index, kind="stable")
     if (same := np.flatnonzero(np.diff(index[order]) == 0)).size:
         first, second = order[same[0] : same[0] + 2]
@@ -84,7 +84,7 @@ def refuse_twins(index: NDArray[np.int64], where: Where) -> None:
 
 
 def refuse_rows(found: int, expected: int | None, table: Source) -> None:
-    """Refuse a table that is empty or does not have the required number of rows; no error states the actual number."""
+    """Refuse a table that is empty or has another number of rows than expected."""
     if expected is None and not found:
         raise DataError(
             f"{table.name} has a header but no rows",
@@ -101,7 +101,7 @@ def refuse_rows(found: int, expected: int | None, table: Source) -> None:
 
 
 def require_columns(spec: Reading, table: Source, columns: list[str]) -> None:
-    """Refuse a table that lacks a needed column; if it lacks a key of places, say how the spec can do without it."""
+    """Refuse a table that lacks a needed column, such as a key of places."""
     keys, header = row_place_columns(spec), table.columns()
     held = [name for name in keys if name in header]
     if lost := [name for name in keys if held and name not in header]:
@@ -128,7 +128,7 @@ def _tells_place(spec: Reading, level: Level) -> bool:
 
 
 def places_of_rows(spec: Reading, cells: Cells, rows: Columns, where: Where) -> NDArray[np.int64]:
-    """Return the place `(rows,)` of every row, as a position among the places of the last level.
+    """Return the place `(rows,)` of every row, as a position among the finest places.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def places_of_rows(spec: Reading, cells: Cells, rows: Columns, where: Where) -> 
 
 
 def plain_keys(spec: Reading, cells: Cells) -> Columns:
-    """Return the keys of the last level's places as plain texts, with which the texts of rows are compared.
+    """Return the keys of the finest places as plain texts, with which the texts of rows are compared.
 
     Raises
     ------
@@ -205,19 +205,19 @@ def _lost_zeros(given: Columns, keys: Columns, row: int) -> str:
 
 
 def _row_contents(columns: Columns) -> Iterable:
-    """Return an iterable over rows: a text for one column, or a tuple of texts for several."""
+    """Return the content of every row: a text if there is one column, otherwise a tuple of texts."""
     texts = [list(map(str, column.tolist())) for column in columns.values()]
     return texts[0] if len(texts) == 1 else zip(*texts)
 
 
 def _last_key(spec: Reading, rows: Columns, names: Iterable[str]) -> Columns:
-    """Return the named key columns of the rows, which identify places of the last level."""
+    """Return the columns of a table that identify the finest place of each row."""
     if spec.parents is not None:
         return {"id": rows[spec.parents.id]}
     return {name: key_columns(level, rows)[name] for name, level in key_levels(spec, names).items()}
 
 
 def key_levels(spec: Reading, names: Iterable[str]) -> dict[str, Level]:
-    """Return the level that adds each named key of the tree, by the name of the key."""
+    """Return the level of each named key, where a level adds one key to those of the level above."""
     levels = {level.key: level for level in spec.levels}
     return {name: levels[name] for name in names}

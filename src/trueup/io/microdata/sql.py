@@ -1,4 +1,4 @@
-"""Rules that read attribute values as the spec declares, and the checks and indices of `tabulate` as SQL.
+"""Rules for reading attribute values as a spec declares, and the checks of `tabulate` as SQL.
 
 What is no number beside `bins`, and no date beside `date`, has none, `other` or not: it is an error of the table.
 Each is a function of one row's value, so that a record is counted in one cell as before, and sensitivities stay what they are.
@@ -35,7 +35,7 @@ def compared_values(part: AttributePart) -> list[str]:
 
 
 def value_read(part: AttributePart, text: str) -> str:
-    """Return the value of the domain for which a row's plain text stands, or a text outside the domain if there is none.
+    """Return the attribute value that a row's text stands for, or a text outside the domain if there is none.
 
     A value of the domain stands for itself, so that tables that are made up are read as well.
 
@@ -62,7 +62,7 @@ def value_read(part: AttributePart, text: str) -> str:
 
 
 def own_value(part: AttributePart, value: str) -> str:
-    """Return a value that the spec declares, such as `other` or `missing`, in the form of the domain."""
+    """Return a value such as `other` or `missing` in the form in which values are compared."""
     return folded_case(plain_text(value)) if part.fold else plain_text(value)
 
 
@@ -87,7 +87,7 @@ _RATIONAL = ("float", "double", "decimal", "hugeint", "uhugeint")
 
 
 def join_sql(spec: Reading, cells: Cells, table: Relation) -> str:
-    """Return SQL that joins every row to its place, whose keys are the columns `k0`, `k1`, ... of `places`."""
+    """Return SQL that joins every row to its place in the SQL table `places`."""
     names = list(plain_keys(spec, cells))
     if not names:
         return "given CROSS JOIN places"
@@ -106,7 +106,7 @@ def _key(spec: Reading, name: str, table: Relation) -> str:
 
 
 def text_sql(table: Relation, column: str) -> str:
-    """Return SQL that writes a key, value or identifier as `plain_text` does, or null if it is missing."""
+    """Return SQL that writes a key or value as `plain_text` does, or null if it is missing."""
     name, kind = f"given.{quoted(column)}", type_of(table, column)
     if kind == "boolean":
         return f"CASE WHEN {name} THEN 'True' WHEN NOT {name} THEN 'False' END"
@@ -127,20 +127,20 @@ def text_sql(table: Relation, column: str) -> str:
 
 
 def _plain_sql(text: str) -> str:
-    """Return SQL that removes surrounding blanks and a fraction such as `.0`."""
+    """Return SQL that removes surrounding blanks and an ending such as `.0` from a text."""
     bare = _bare(text)
     whole = rf"regexp_replace({bare}, '^(-?[0-9]+)\.0+$', '\1')"
     return f"CASE WHEN contains({text}, '.') THEN {whole} ELSE {bare} END"
 
 
 def _bare(text: str) -> str:
-    """Return SQL that removes surrounding blanks; texts without any skip the slow trim."""
+    """Return SQL that removes surrounding blanks from a text."""
     seen = f"{text} >= '!' AND right({text}, 1) > ' ' AND strlen({text}) = length({text})"
     return f"CASE WHEN {seen} THEN {text} ELSE trim({text}, {literal(BLANKS)}) END"
 
 
 def whole_sql(table: Relation, column: str) -> str:
-    """Return SQL that gives a count as a whole number, or null if `whole_counts` refuses it."""
+    """Return SQL that reads a count as a whole number, or null if `whole_counts` would refuse it."""
     name, kind = f"given.{quoted(column)}", type_of(table, column)
     if kind == "varchar":
         digits = rf"regexp_extract({_bare(name)}, '^(-?[0-9]{{1,24}})(\.0+)?$', 1)"
@@ -158,19 +158,19 @@ def _in_range_sql(value: str, most: int) -> str:
 
 
 def type_of(table: Relation, column: str) -> str:
-    """Return the name of a column's type in DuckDB."""
+    """Return the name of DuckDB's type for a column."""
     return table.relation.types[table.columns().index(column)].id
 
 
 def cell_sql(spec: Reading, cells: Cells, table: Relation) -> str:
-    """Return SQL for the position of a row's attribute values within its place, in cell order."""
+    """Return SQL for the cell of a row, as a position among the cells of its place."""
     positions = [(a.size, position_sql(part, table)) for a, part in zip(cells.attributes, spec.attributes)]
     index = reduce(lambda index, axis: f"({index}) * {axis[0]} + {axis[1]}", positions, "0")
     return f"CAST({index} AS INTEGER)"
 
 
 def position_sql(part: AttributePart, table: Relation) -> str:
-    """Return SQL for the position of a row's value in the domain of an attribute, or null if it is outside."""
+    """Return SQL for the position of a row's value in an attribute's domain, or null if it is outside."""
     domain = ", ".join(map(literal, compared_values(part)))
     return f"CAST(enum_code(TRY_CAST({_value_sql(part, table, domain)} AS ENUM({domain}))) AS INTEGER)"
 
@@ -195,7 +195,7 @@ def _value_sql(part: AttributePart, table: Relation, domain: str) -> str:
 
 
 def _date_sql(date: str, form: str | None, text: str) -> str:
-    """Return SQL for the month or year of a date in one of the column's forms, or null if the text is no such date."""
+    """Return SQL for the month or year of a text that is a date, or null for any other text."""
     cases = []
     for each in forms_of(date, form):
         pattern = literal(f"^{each.pattern}$")
@@ -207,12 +207,12 @@ def _date_sql(date: str, form: str | None, text: str) -> str:
 
 
 def folded_sql(text: str) -> str:
-    """Return SQL that lowers a text's ASCII letters and replaces runs of blanks by one; see `folded_case`."""
+    """Return SQL that lowers the ASCII letters of a text and replaces each run of blanks by one blank."""
     return f"regexp_replace(translate({text}, '{ascii_uppercase}', '{ascii_lowercase}'), ' +', ' ', 'g')"
 
 
 def _given_sql(part: AttributePart, table: Relation) -> str:
-    """Return SQL for a row's value as text; a column of dates is written in ISO 8601 if the attribute reads dates."""
+    """Return SQL for a row's value as text, in which dates are written in ISO 8601."""
     column = part.column or part.name
     if part.date and type_of(table, column) in (
         "date",

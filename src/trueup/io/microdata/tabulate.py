@@ -1,4 +1,4 @@
-"""Counts of every cell: confidential ones from tables of counts or records, and counts released without measurements."""
+"""Readers of the counts of every cell, confidential or released, from tables of counts or records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from trueup.model.verb import entry_of
 def read_counts(
     spec: Spec | Reading, cells: Cells, source: Any, limit: Limit | None = None, rows: int | None = None
 ) -> NDArray[np.int64]:
-    """Return the confidential counts `(n,)` of all cells, with zero for a cell that no row mentions.
+    """Return the confidential counts `(n,)` of all cells, which are zero for cells without a row.
 
     Where the spec names a column of units, each keeps at most as many records as the `limit` says. `rows` is how many
     rows the table must hold, where that is known; else it must hold one at least.
@@ -59,7 +59,7 @@ def read_counts(
 def cells_named(
     spec: Reading, cells: Cells, table: Source, limit: Limit | None = None, expected: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the cells that the rows of a long table or of records name, and the count of each.
+    """Return the cell and the count of every row in a long table or of the records in a table.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def cells_named(
 
 
 def _as_written(parts: Iterable[AttributePart], rows: Columns, index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a number for each row that differs if the texts differ: ages 3 and 4 differ even if one range counts both."""
+    """Return a number for each row, which differs if texts of one cell differ, such as two ages."""
     for part in parts:
         if part.is_read:
             _, value = np.unique(_plain_values(rows[part.column or part.name]), return_inverse=True)
@@ -108,7 +108,7 @@ def _records_named(
 
 
 def row_columns(spec: Reading) -> list[str]:
-    """Return the names of the columns that identify the cell of a row in a long table or in records."""
+    """Return the names of the columns that identify the cell of a row in a long table or of a record."""
     return list(dict.fromkeys([*row_place_columns(spec), *(a.column or a.name for a in spec.attributes)]))
 
 
@@ -152,14 +152,14 @@ _MISSING = 'say what stands for no value: `missing = "unknown"` in the attribute
 
 
 def _plain_values(values: NDArray) -> list[str]:
-    """Return values as texts, with dates in ISO 8601."""
+    """Return the values of a column as texts, with dates in ISO 8601."""
     if values.dtype.kind == "M":
         return ["" if text == "NaT" else text for text in np.datetime_as_string(values, unit="D").tolist()]
     return plain_texts(values)
 
 
 def _wide(spec: Reading, cells: Cells, table: Source, expected: int | None) -> NDArray[np.int64]:
-    """Return the counts of all cells from a wide table, in which each cell has a column or a sum of columns."""
+    """Return the counts of all cells from a wide table, where each cell has a column or a sum of columns."""
     keys = [*row_place_columns(spec), *(part.column or part.name for part in spec.columns)]
     sums = [parse_sum(cell.count) for cell in spec.table.cells]
     used = sorted({name for terms in sums for name in terms})
@@ -195,7 +195,7 @@ def _whole_terms(terms: dict[str, Fraction], text: str) -> dict[str, int]:
 
 
 def refuse_overflow(total: float) -> None:
-    """Refuse counts whose sum exceeds 2^62, because a sum of 64-bit integers may overflow."""
+    """Refuse counts whose sum exceeds 2^62, because sums of 64-bit integers could overflow."""
     if total > MAX_COUNT:
         raise DataError("the sum of all counts is beyond 2^62", needed="counts whose sums stay below 2^62")
 
@@ -207,7 +207,7 @@ RELEASED = "released"
 
 
 def read_released(spec: Spec | Problem | str | Path, source: Any, geography: Any = None) -> ReleasedCounts:
-    """Read counts that a multinomial method released, and that are published without measurements.
+    """Read counts that a multinomial method released and published without the noisy measurements.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The limit on the records of each unit of privacy, which holds whatever the confidential table contains.
+"""The limit on the records that each unit of privacy contributes to a table.
 
 Which records of a unit with too many are kept is decided by SHA-256 of a secret key, the unit, the record's cell and its
 ordinal among the unit's records of that cell: the `records` smallest digests win. So the choice
@@ -29,7 +29,7 @@ from trueup.model.spec import Spec
 
 @dataclass
 class Limit:
-    """The largest number of records that a unit keeps, and the secret key that decides which ones.
+    """The largest number of records that each unit keeps, with the secret key that decides which ones.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Limit:
     apart: dict[str, int] = field(default_factory=dict)
 
     def beyond(self, most: int) -> int:
-        """Return the number of records beyond the limit, counting at most `most` of each unit; confidential.
+        """Return the confidential number of records above the limit, at most `most` of each unit.
 
         Examples
         --------
@@ -67,7 +67,7 @@ class Limit:
 
     @classmethod
     def of(cls, spec: Spec | Reading, key: Callable[[], bytes]) -> Limit | None:
-        """Return the limit that a spec sets, with a fresh secret key, or None if the spec names no column of units."""
+        """Return the limit that a spec sets, with a fresh secret key, or None if the spec sets no limit."""
         column = spec.privacy.id if spec.table.join is None else spec.table.join.id
         if column is None or spec.privacy.contribution is None:
             return None
@@ -75,7 +75,7 @@ class Limit:
 
 
 def refuse_unlimited(spec: Spec | Reading, limit: Limit | None) -> None:
-    """Refuse to tabulate records without the limit on each unit's records that the sensitivity of the spec assumes."""
+    """Refuse to count records without the limit for each unit that the spec's privacy guarantee assumes."""
     if (spec.privacy.id is None) != (limit is None):
         raise PrivacyError(
             "records would be counted without the limit on each unit that the spec sets",
@@ -84,7 +84,7 @@ def refuse_unlimited(spec: Spec | Reading, limit: Limit | None) -> None:
 
 
 def named_unit(value: object) -> str | None:
-    """Return the identifier of a unit as text, or None if it is blank or missing; `text_sql` does the same in SQL.
+    """Return the identifier of a unit as text, or None if it is blank or missing.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def named_unit(value: object) -> str | None:
 
 
 def kept_sql(limit: Limit, named: str = "named", first: str = "") -> str:
-    """Return the SQL query of the kept records, given a table of `(unit, cell, count)` with one row for each unit and cell.
+    """Return SQL for the records that remain under the limit, from a table of `(unit, cell, count)`.
 
     `first` is an SQL ordering by cells; records that it puts first are kept before others.
     """
@@ -112,7 +112,7 @@ def kept_sql(limit: Limit, named: str = "named", first: str = "") -> str:
 
 
 def units_held(connection: Any, named: str = "named") -> dict[int, int]:
-    """Return the number of units by number of records, from a table `(unit, cell, count)`; confidential."""
+    """Return the confidential number of units by their number of records."""
     held = f"SELECT CAST(sum(count) AS BIGINT) AS records FROM {named} GROUP BY unit"
     counted = f"SELECT records, count(*) FROM ({held}) GROUP BY records ORDER BY records"
     return dict(connection.execute(counted).fetchall())
@@ -121,7 +121,7 @@ def units_held(connection: Any, named: str = "named") -> dict[int, int]:
 def truncated(
     limit: Limit, unit: NDArray, cell: NDArray[np.int64], count: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Apply the limit to units `(r,)` with `count` records in `cell`; return cells and counts of the kept records.
+    """Return the cells and counts of the records that remain under the limit for each unit.
 
     Examples
     --------
