@@ -1,1 +1,1 @@
-"""Reading and drafting of specs from files that other agencies published."""
+"""Readers of tables published by other agencies, and drafts of the specs that describe them."""

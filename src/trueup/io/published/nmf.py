@@ -1,4 +1,4 @@
-"""The 2020 Census noisy-measurement files: Parquet in hive folders, one row per query and place.
+"""Reader of the 2020 Census noisy-measurement files, which are Parquet in folders by level.
 
     {root}/{product}/{level}.parquet/{DPQuery|Constraint}/State=0SS/part*.parquet
 
@@ -48,7 +48,7 @@ _SIGNS = ("=", ">=", "<=")
 
 
 class Row(NamedTuple):
-    """A query at one place; `given` is the noise variance, or the sign of a constraint."""
+    """The values of one query or constraint at one place, with its noise variance or sign."""
 
     geocode: str
     query: str
@@ -104,7 +104,7 @@ def read_nmf(spec: Spec, root: str | Path) -> Measurements:
 
 
 def _level_rows(root: Path, level: str, kind: str) -> list[Row]:
-    """Return all rows of a level, of queries or of constraints; empty if there are no constraints."""
+    """Return the rows of all queries, or of all constraints, at one level."""
     files = sorted(str(p) for p in root.rglob("*.parquet") if p.is_file() and _belongs(p, level, kind))
     if not files:
         if kind == "Constraint":
@@ -142,7 +142,7 @@ def _belongs(path: Path, level: str, kind: str) -> bool:
 
 
 def _tree(spec: Spec, codes: NDArray) -> Tree:
-    """Return the tree of places, in which each key is a prefix of the spine code."""
+    """Return the tree of places, with a prefix of the spine code as the key at each level."""
     columns: list[dict[str, NDArray]] = [{}]
     for level in spec.levels[1:]:
         key = codes if level.prefix is None else codes.astype(f"U{level.prefix}")
@@ -154,7 +154,7 @@ def _tree(spec: Spec, codes: NDArray) -> Tree:
 def _measured(
     spec: Spec, cells: Cells, query: Query, level: str, rows: Iterable[Row]
 ) -> list[tuple[Measured, NDArray[np.int64]]]:
-    """Return the headers and values of one query at one level, one header for each noise variance."""
+    """Return the description and values of a query at one level, separately for each noise variance."""
     margin = Margin(level, query.attributes)
     mine = [row for row in rows if _attributes(spec, row.query) == set(query.attributes)]
     _refuse_other_sizes(cells, margin, mine)
@@ -173,7 +173,7 @@ def _measured(
 
 
 def _refuse_other_sizes(cells: Cells, margin: Margin, rows: Iterable[Row]) -> None:
-    """Refuse a row whose list of values has another length than the number of groups at each place."""
+    """Refuse a row in which the number of values differs from the number of groups at a place."""
     each = cells.size(margin) // cells.tree.sizes[cells.tree.level(margin.level)]
     if wrong := [row for row in rows if len(row.values) != each or int(np.prod(row.shape)) != each]:
         raise DataError(
@@ -183,14 +183,14 @@ def _refuse_other_sizes(cells: Cells, margin: Margin, rows: Iterable[Row]) -> No
 
 
 def _join(rows: Iterable[Row], place: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the groups and values of the rows of one margin, in the order of places."""
+    """Return the groups and values in the rows of one margin, in the order of places."""
     ordered = sorted(rows, key=lambda row: place[row.geocode])
     groups = [place[row.geocode] * len(row.values) + np.arange(len(row.values)) for row in ordered]
     return np.concatenate(groups), np.concatenate([row.values for row in ordered])
 
 
 def _attributes(spec: Spec, name: str) -> set[str]:
-    """Return the attributes in the name of a query or constraint, such as `hispanic * cenrace_dpq` or `hhgq_total_lb_con`."""
+    """Return the attributes in the name of a query or constraint."""
     bare = name
     for ending in _ENDINGS:
         bare = bare.removesuffix(ending).strip()
@@ -200,7 +200,7 @@ def _attributes(spec: Spec, name: str) -> set[str]:
 
 
 def _place_of(cells: Cells, level: str, rows: Iterable[Row]) -> dict[str, int]:
-    """Return the position of every spine code within a level; the root takes whatever code the rows give it."""
+    """Return the position of each spine code within its level."""
     tree, at = cells.tree, cells.tree.level(level)
     if at == 0:
         return {row.geocode: 0 for row in rows}
@@ -215,7 +215,7 @@ def _law(query: Query, variance: str) -> Law:
 def _constraints(
     spec: Spec, cells: Cells, level: str, root: Path
 ) -> list[tuple[Margin, str, NDArray[np.int64], NDArray[np.int64]]]:
-    """Return the margin, sign, groups and values of each kind of constraint at a level."""
+    """Return the margin, sign, groups and values of every constraint at a level."""
     rows = _level_rows(root, level, "Constraint")
     if strange := [row for row in rows if row.given not in _SIGNS]:
         raise DataError(
@@ -243,7 +243,7 @@ def _constraints(
 def _margin_bound(
     cells: Cells, margin: Margin, sign: str, groups: NDArray[np.int64], values: NDArray[np.int64]
 ) -> Bound:
-    """Return a bound on every group of a margin, infinite where no constraint is listed."""
+    """Return a bound on every group of a margin; it is infinite for groups without a constraint."""
     limits = np.full(cells.size(margin), -np.inf if sign == ">=" else np.inf)
     limits[groups] = values
     listed = tuple(limits.tolist())

@@ -1,4 +1,4 @@
-"""Noisy measurements and estimates in the layout of the 2020 Census S-DHC tables.
+"""Reader and writer of files in the layout of the 2020 Census S-DHC tables.
 
 Measurements are one pipe-separated row per count:
 
@@ -69,7 +69,7 @@ PUBLISHED = Guarantee(
 
 
 def read_sdhc(spec: Spec, sources: Sequence) -> Measurements:
-    """Read the noisy measurements in files of the layout of the 2020 Census S-DHC tables.
+    """Read noisy measurements from files in the layout of the 2020 Census S-DHC tables.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def read_sdhc(spec: Spec, sources: Sequence) -> Measurements:
 
 
 def _by_level(spec: Spec, rows: Columns) -> dict[str, Columns]:
-    """Return the rows that measure each level, with coarse levels first."""
+    """Return the rows that measure each level, from coarse to fine."""
     last = spec.levels[-1].name
     if any(level.column == "REGION_TYPE" for level in spec.levels):
         return {last: rows}
@@ -139,7 +139,7 @@ def _by_level(spec: Spec, rows: Columns) -> dict[str, Columns]:
 
 
 def _read_part(spec: Spec, source) -> Columns:
-    """Return the columns of one file, with data cells under the names that the spec gives them."""
+    """Return the columns of one file, with its data cells named as in the spec."""
     table = open_table(source)
     named = [match for column in table.columns() if (match := _CELL.fullmatch(column))]
     if len(named) != 1:
@@ -157,7 +157,7 @@ def _read_part(spec: Spec, source) -> Columns:
 
 
 def _tree(spec: Spec, rows: Columns) -> Tree:
-    """Return the tree of places, from the levels of the spec."""
+    """Return the tree of places on the levels of the spec."""
     keys = _keys(spec, rows, spec.levels[-1].name)
     names = [next(iter(key), None) for key in keys]
     places = np.unique(np.column_stack([key[name] for key, name in zip(keys, names) if name]), axis=0)
@@ -168,7 +168,7 @@ def _tree(spec: Spec, rows: Columns) -> Tree:
 
 
 def _keys(spec: Spec, rows: Columns, last: str) -> list[dict[str, NDArray]]:
-    """Return the key columns of all levels from the top to that of the rows; a key is a column or a prefix."""
+    """Return the key columns of each level from the top to that of the rows."""
     found: list[dict[str, NDArray]] = []
     for level in spec.levels[: [level.name for level in spec.levels].index(last) + 1]:
         codes = rows[level.column].astype(str) if level.column else np.zeros(0, str)
@@ -180,7 +180,7 @@ def _keys(spec: Spec, rows: Columns, last: str) -> list[dict[str, NDArray]]:
 
 
 def _positions(spec: Spec, cells: Cells, rows: Columns, level: str) -> NDArray[np.int64]:
-    """Return the position of every row in a level's table; refuse cells that are missing or listed more than once."""
+    """Return the position of every row in its level's table, and refuse missing or repeated cells."""
     keys = _keys(spec, rows, level)
     own = cells.tree.keys[cells.tree.level(level)]
     index = {key: place for place, key in enumerate(zip(*(column.tolist() for column in own.values())))}
@@ -210,7 +210,7 @@ def _combination(cells: Cells, where: Mapping[str, str]) -> int:
 
 
 def _laws(rows: Columns) -> list[tuple[Law, NDArray[np.int64]]]:
-    """Return each noise law in the file with the positions of its rows."""
+    """Return every noise law in a file, with the positions of the rows under it."""
     pairs = [
         (str(name), str(variance)) for name, variance in zip(rows["NOISE_DISTRIBUTION"], rows["VARIANCE"])
     ]
@@ -220,7 +220,7 @@ def _laws(rows: Columns) -> list[tuple[Law, NDArray[np.int64]]]:
 
 
 def _law_of_variance(name: str, variance: str) -> Law:
-    """Return a noise law with the variance that a file states."""
+    """Return the noise law that has the variance stated in a file."""
     if name not in _NAMES:
         raise DataError(f"NOISE_DISTRIBUTION '{name[:30]}' is unknown", needed=f"one of: {', '.join(_NAMES)}")
     return law_of_variance(_NAMES[name], stated_variance(variance, "a noisy count has the VARIANCE"))
@@ -241,7 +241,7 @@ def stated_variance(text: str, whose: str) -> Fraction:
 
 
 def _numbers(column: NDArray, law: Law) -> NDArray:
-    """Return the noisy counts, as integers if the law is discrete."""
+    """Return the noisy counts in a file, as integers if their noise law is discrete."""
     read = int if law.discrete else float
     try:
         found = [read(str(value)) for value in column]
@@ -259,12 +259,12 @@ def _iterated(cells: Cells) -> bool:
 
 
 def _codes(spec: Spec, cells: Cells) -> dict[int, str]:
-    """Return the name of the data cell, with prefix and code, for each combination of attributes."""
+    """Return the name of the data cell for each combination of attribute values."""
     return {_combination(cells, cell.where): cell.count for cell in reversed(spec.table.cells)}
 
 
 def _places(cells: Cells, level: str) -> list[list[str]]:
-    """Return the key columns of every place of a level, in the order of publication."""
+    """Return the key columns of every place of a level, in the order in which they are published."""
     own = {name: column.astype(str) for name, column in cells.tree.keys[cells.tree.level(level)].items()}
     places = cells.tree.sizes[cells.tree.level(level)]
     region = [own.get("REGION_ID", own.get(level, np.full(places, "")))]
@@ -280,7 +280,7 @@ def _write_rows(path: Path, head: Sequence[str], rows: Sequence[Sequence]) -> No
 
 
 def write_estimates(path: Path, posterior: Posterior, spec: Spec, measurements: Measurements) -> None:
-    """Write posterior estimates of every measured data cell and of every quantity in the spec.
+    """Write posterior estimates of every measured data cell and of every ratio in the spec.
 
     Columns of counts: GEOID, REGION_TYPE, ITERATION_CODE, DATA_CELL, COUNT_NOISY, VARIANCE, MOE_NOISY,
     PRED, PRED_LO, PRED_HI. Where the spec asks for ratios, `path` gets a sibling `*_ratios` with
@@ -307,7 +307,7 @@ def write_estimates(path: Path, posterior: Posterior, spec: Spec, measurements: 
 
 
 def _ratio_lines(posterior: Posterior, levels: set[str]) -> list[list]:
-    """Return the rows of ratios at every place of the measured levels."""
+    """Return the rows to write for the ratios at every place of the measured levels."""
     ratios, lines, row = posterior.ratio_summary(), [], 0
     found = [ratios[name].astype(float).tolist() for name in ("noisy", "mean", "low", "high")]
     places = {level: _places(posterior.cells, level) for level in levels}
@@ -320,5 +320,5 @@ def _ratio_lines(posterior: Posterior, levels: set[str]) -> list[list]:
 
 
 def _geoid(key: Sequence[str]) -> list[str]:
-    """Return the GEOID, region type and iteration code of a place; the iteration is `*` in tables without iterations."""
+    """Return the GEOID, region type and iteration code that identify a place."""
     return [*key, "*"][:3]

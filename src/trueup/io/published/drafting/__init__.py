@@ -1,4 +1,4 @@
-"""First specs of published tables, drafted from the whole of the public files."""
+"""First specs of published tables, drafted from the public files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_NOTES = 100_000
 
 
 class PublishedDraft(NamedTuple):
-    """A drafted spec in TOML, with the list of places that it needs and what could not be decided.
+    """A drafted spec in TOML, with its list of places and notes on what could not be decided.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class PublishedDraft(NamedTuple):
 def draft_published(
     files: Sequence[str | Path], title: str = "Published tables", geography: str | Path | None = None
 ) -> PublishedDraft:
-    r"""Propose levels, margins, codes and laws of published tables, and list what could not be decided.
+    r"""Propose levels, margins, codes and noise laws of published tables, and list what could not be decided.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def draft_published(
 
 
 class _Found(NamedTuple):
-    """The tables of counts in the files, and what lists beside them tell of laws and places.
+    """The tables of counts in the files, and the noise laws and places that lists in the files state.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class _Found(NamedTuple):
 
 
 def _with_laws(files: Sequence[str | Path], seen: list[SeenTable]) -> _Found:
-    """Return the tables apart from lists of variances and of transitions, and what these say."""
+    """Return the tables without lists of variances or transitions, and the noise that these lists state."""
     beside = [*lists_beside(files, seen)]
     seen, variances, noise = listed_variances(beside, seen)
     seen, law, of_law = listed_transitions(beside, seen)
@@ -139,7 +139,7 @@ def _with_laws(files: Sequence[str | Path], seen: list[SeenTable]) -> _Found:
 
 
 def _with_places(found: _Found, files: Sequence[str | Path], geography: str | Path | None) -> _Found:
-    """Return the tables with the places of a list: one that is given, one of the files, or one told by the tables."""
+    """Return the tables with places from a list, which is given, found in a file, or derived from sums."""
     geography, pointers = _places_of(files, geography)
     listed = places_looked_up(files, found.tables) if geography is None else None
     seen, said = _without_lists(found.tables, listed.pointers.places if listed else frozenset())
@@ -158,7 +158,7 @@ def _with_places(found: _Found, files: Sequence[str | Path], geography: str | Pa
 
 
 def _without_lists(seen: list[SeenTable], places: frozenset[str]) -> tuple[list[SeenTable], list[str]]:
-    """Leave out tables that share no key with the longest table; return the other tables and notes."""
+    """Return the tables that share a key with the longest table, and notes on the others."""
     longest = max(seen, key=lambda table: len(table.values[0].texts) * len(table.values))
     known = {text for key in longest.keys for text in key.held} | places
     known |= {column.name for column in (*longest.keys, *longest.values)}
@@ -191,7 +191,7 @@ def _repeats_codes(table: SeenTable) -> bool:
 def _places_of(
     files: Sequence[str | Path], geography: str | Path | None
 ) -> tuple[str | Path | None, Pointers | None]:
-    """Return the list of places and its parent pointers: the given one, or the first file that has parent pointers."""
+    """Return the list of places, given or found in a file, and its columns of parent pointers."""
     if geography is not None:
         return geography, pointers_of(geography)
     found = ((file, pointers_of(file)) for file in files)
@@ -199,7 +199,7 @@ def _places_of(
 
 
 def _lists_sheets(table: SeenTable, sheets: Sequence[str | None]) -> bool:
-    """Return True if a key column of a table lists names of the workbook's sheets."""
+    """Return True if a key column of a table contains the names of the workbook's sheets."""
     return any(len(key.held) > 1 and set(key.held) <= set(sheets) for key in table.keys)
 
 

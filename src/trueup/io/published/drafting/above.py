@@ -1,4 +1,4 @@
-"""Parents of places in one column of keys, proposed by the form of keys and confirmed by published sums."""
+"""Parents of places in one column of keys, proposed by their texts and confirmed by published sums."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARENT = "part of"
 
 
 class PlacesAbove(NamedTuple):
-    """A table with its places in one column, and the parent of each place."""
+    """A table with its places in one column, and the list of each place with its parent."""
 
     table: SeenTable
     pointers: Pointers
@@ -31,7 +31,7 @@ class PlacesAbove(NamedTuple):
 
 
 def places_above(table: SeenTable) -> PlacesAbove | None:
-    """Return the parent of each place of a table if published sums confirm a hierarchy; otherwise None."""
+    """Return the parents of a table's places if published sums confirm a hierarchy, else None."""
     table = _with_zeros(table)
     if not table.places or table.constant or "" in table.places[-1].texts:
         return None
@@ -64,7 +64,7 @@ def places_above(table: SeenTable) -> PlacesAbove | None:
 def all_above(
     seen: Sequence[SeenTable],
 ) -> tuple[list[SeenTable], Pointers | None, list[tuple[str, str]], list[str]]:
-    """Confirm parents of places by sums; return the tables with places in one column, the pointers, the list, and notes."""
+    """Return all tables with the parents of places that published sums confirm."""
     told = {at: each for at, table in enumerate(seen) if (each := places_above(table))}
     if not told:
         return [*seen], None, [], []
@@ -87,7 +87,7 @@ def all_above(
 
 
 def _confirmed(table: SeenTable, rows: Sequence[tuple[str, str]]) -> int:
-    """Return the number of sums in a table that confirm a list of places and parents, less the number that contradict it."""
+    """Return the number of sums that confirm the parents of places, minus the number that contradict them."""
     names, columns, _ = _by_place(table)
     parents = [names.index(above) if above in names else -1 for above in map(dict(rows).__getitem__, names)]
     held, against, *_ = agreeing(row_numbers(table, columns), parents)
@@ -95,7 +95,7 @@ def _confirmed(table: SeenTable, rows: Sequence[tuple[str, str]]) -> int:
 
 
 def _own_list(table: SeenTable, rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return a table's places with parents; a first or last place that holds the sum of the others is their parent."""
+    """Return the places of a table with their parents, where a total in the first or last row is a parent."""
     names, columns, _ = _by_place(table)
     own = {place: above for place, above in rows if place in names}
     numbers = row_numbers(table, columns)
@@ -109,7 +109,7 @@ def _own_list(table: SeenTable, rows: Sequence[tuple[str, str]]) -> list[tuple[s
 def _below_one(
     every: PlacesAbove, labels: Sequence[str], lists: Sequence[Sequence[tuple[str, str]]]
 ) -> PlacesAbove:
-    """Merge the lists of several tables; a table with several top places gets one parent place with the table's label."""
+    """Merge the lists of places of several tables, and add one parent place for each table if needed."""
     known = {place for rows in lists for place, _ in rows}
     found: dict[str, str] = {}
     for label, rows in zip(labels, lists):
@@ -125,7 +125,7 @@ def _below_one(
 
 
 def _column_names(table: SeenTable) -> list[list[str]]:
-    """Return the names of a table's columns, grouped by role."""
+    """Return the names of a table's columns in groups: places, attributes, values, keys."""
     return [
         [column.name for column in columns]
         for columns in (table.places, table.attributes, table.values, table.keys)
@@ -133,7 +133,7 @@ def _column_names(table: SeenTable) -> list[list[str]]:
 
 
 def _stacked(tables: Sequence[SeenTable]) -> tuple[SeenTable | None, list[str]]:
-    """Stack tables with equal columns and different places; return the table, or None if they cannot be stacked, and notes.
+    """Stack tables with equal columns and different places, and return notes. Return None if they conflict.
 
     Rows of a place that several tables name with the same numbers, such as a nation, are taken once.
     """
@@ -157,7 +157,7 @@ def _stacked(tables: Sequence[SeenTable]) -> tuple[SeenTable | None, list[str]]:
 
 
 def _rows_of(place: str, tables: Sequence[SeenTable]) -> Iterator[tuple[tuple[str, ...], ...]]:
-    """Yield, for each table that names a place, the texts of that place's rows."""
+    """Yield the texts in the rows of one place, for each table that names it."""
     for table in tables:
         if place in table.places[-1].texts:
             own = table.of_rows([text == place for text in table.places[-1].texts])
@@ -165,7 +165,7 @@ def _rows_of(place: str, tables: Sequence[SeenTable]) -> Iterator[tuple[tuple[st
 
 
 def _joined_rows(tables: Sequence[SeenTable]) -> SeenTable:
-    """Stack tables with equal columns into one table."""
+    """Return one table with the rows of several tables that have equal columns."""
 
     def joined(columns: Sequence[Sequence[SeenColumn]]) -> list[SeenColumn]:
         return [
@@ -188,7 +188,7 @@ def _joined_rows(tables: Sequence[SeenTable]) -> SeenTable:
 
 
 def _with_zeros(table: SeenTable) -> SeenTable:
-    """Return a table in which the code of zeros, which other steps blank, again names the place that contains all others."""
+    """Return a table in which a code of zeros is again written for the place that contains all others."""
     if not table.places or not (zeros := table.places[-1].blank):
         return table
     place = table.places[-1]
@@ -198,7 +198,7 @@ def _with_zeros(table: SeenTable) -> SeenTable:
 
 
 def _below_named(numbers: RowNumbers, whole: int) -> Iterator[list[int]]:
-    """Yield parents of rows by sums, with all rows below a total that is named in the first or last row."""
+    """Yield proposed parents of rows in which all rows are parts of the given total."""
     kept = [row for row in range(len(numbers.ends)) if row != whole]
     for way in by_sums(numbers._replace(ends=numbers.ends[kept])):
         parents = [whole] * len(numbers.ends)
@@ -209,7 +209,7 @@ def _below_named(numbers: RowNumbers, whole: int) -> Iterator[list[int]]:
 
 
 def _best(ways: Sequence[list[int]], numbers: RowNumbers) -> list[int] | None:
-    """Return the proposed parents that most sums confirm; None if fewer than two sums or too small a share confirm any."""
+    """Return the proposed parents that most sums confirm, or None if too few sums confirm any."""
     best, most = None, (0, 0, 0, 0.0)
     many = numbers.ends.shape[1] > 5
     for way in ways:
@@ -236,7 +236,7 @@ def _pointed(table: SeenTable, names: list[str], parents: list[str]) -> PlacesAb
 
 
 def _flat(table: SeenTable) -> SeenTable:
-    """Return a table with only the last column of places, and notes on the columns left out."""
+    """Return a table with only the column of the smallest places, and notes on the columns left out."""
     said = [
         f"column '{place.name}' says of which kind a place is, or repeats the one above, and is left out"
         for place in table.places[:-1]
@@ -245,7 +245,7 @@ def _flat(table: SeenTable) -> SeenTable:
 
 
 def _by_place(table: SeenTable) -> tuple[list[str], list[SeenColumn], list[int]]:
-    """Return a table's places, its values as a column for each combination of attributes, and each place's first row."""
+    """Return a table's places, its columns of values by place, and each place's first row."""
     places, others = table.places[-1].texts, list(zip(*(column.texts for column in table.attributes)))
     if not others:
         return places, table.values, [*range(len(places))]
@@ -267,7 +267,7 @@ def _by_place(table: SeenTable) -> tuple[list[str], list[SeenColumn], list[int]]
 
 
 def whole_among(roots: Sequence[str], table: SeenTable) -> str:
-    """Return the top place that contains the other top places, judged by name or numbers; empty if there is none."""
+    """Return the top place that contains the other top places, or an empty text if there is none."""
     if named := [name for name in roots if TOTAL.fullmatch(name)]:
         return named[0]
     flat = table._replace(places=[], keys=())
@@ -285,7 +285,7 @@ def whole_among(roots: Sequence[str], table: SeenTable) -> str:
 
 
 def write_indented_places(path: Path, columns: tuple[str, str], places: Sequence[tuple[str, str]]) -> Path:
-    """Write a list of places and parents to a CSV file, with the column names that the spec gives; return the path."""
+    """Write a list of places with their parents to a CSV file, and return its path."""
     with path.open("x", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([columns, *places])
     return path

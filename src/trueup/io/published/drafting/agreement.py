@@ -1,4 +1,4 @@
-"""Agreement of published numbers with sums of other numbers, within noise, rounding and hidden values."""
+"""Agreement of published numbers with sums of others, allowing for noise, rounding and hidden values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAST = 30
 
 
 class RowNumbers(NamedTuple):
-    """Ranges of the numbers in rows that may be sums of each other, with the rounding base and the noise.
+    """Ranges of the numbers in a table's rows, with the table's rounding base and noise.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class RowNumbers(NamedTuple):
 
 
 class SumAgreement(NamedTuple):
-    """Agreement of a row with the sum of others.
+    """The agreement of the numbers in one row with the sums of other rows.
 
     Attributes
     ----------
@@ -57,19 +57,19 @@ class SumAgreement(NamedTuple):
 
     @property
     def is_told(self) -> bool:
-        """Return True if large enough numbers are known to judge the agreement."""
+        """Return True if enough large numbers are known to judge the agreement with sums."""
         return self.told > 0 and self.total >= LEAST
 
     @property
     def holds(self) -> bool:
-        """Return True if most numbers agree with the sums, or if the total deviation is small."""
+        """Return True if most known numbers agree with the sums, or if the total deviation is small."""
         return self.is_told and (
             5 * self.near >= 4 * self.told or (self.told > 2 and 12 * self.off <= self.total)
         )
 
 
 def row_numbers(table: SeenTable, columns: Sequence[SeenColumn]) -> RowNumbers:
-    """Return the numbers of some columns of a table, with the table's rounding base and noise."""
+    """Return the numbers in some columns of a table, with the table's rounding base and noise."""
     ends = np.array([list(ends_of(column, table.titles)) for column in columns]).transpose(1, 0, 2)
     known = ends[ends[..., 0] == ends[..., 1]][:, 0].tolist()
     base = base_of(known, table.titles.casefold()) or 1
@@ -78,7 +78,7 @@ def row_numbers(table: SeenTable, columns: Sequence[SeenColumn]) -> RowNumbers:
 
 
 def noise_of(table: SeenTable, column: SeenColumn | None = None) -> float:
-    """Return the largest standard deviation that a table's columns of errors give, or that of one column; 0 if none is given."""
+    """Return the largest standard deviation in a table's columns of errors, or 0 if it has no such column."""
     errors = [table.errors[column.name]] if column and column.name in table.errors else table.errors.values()
     columns = [*errors] or ([table.variance] if table.variance else [])
     most = max((x for each in columns for x in column_numbers(each) if x), default=0.0)
@@ -88,7 +88,7 @@ def noise_of(table: SeenTable, column: SeenColumn | None = None) -> float:
 def agreement_with_sums(
     numbers: RowNumbers, whole: int, parts: Sequence[int], *, loose: bool = False
 ) -> SumAgreement:
-    """Compare the numbers of a row with the sums of other rows.
+    """Return how well the numbers of a row agree with the sums of other rows.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def agreement_with_sums(
 
 
 def agreeing(numbers: RowNumbers, parents: Sequence[int]) -> tuple[int, int, int, float]:
-    """Return numbers of rows that equal the sums of their parts, that do not, and that are open, and the deviation.
+    """Return how many rows are sums of their parts, are not, or may be, and the relative deviation.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def agreeing(numbers: RowNumbers, parents: Sequence[int]) -> tuple[int, int, int
 
 
 def summing(columns: Sequence[SeenColumn], titles: str) -> SeenColumn | None:
-    """Return the first or last column if the other columns sum to it, else None."""
+    """Return the first or last column if it is the sum of the other columns, else None."""
     for total in (columns[0], columns[-1]) if len(columns) > 2 else ():
         rest = [column for column in columns if column is not total]
         groups = summed_groups(rest, total, titles)
@@ -144,7 +144,7 @@ def summing(columns: Sequence[SeenColumn], titles: str) -> SeenColumn | None:
 
 
 def summed_groups(columns: list[SeenColumn], total: SeenColumn, titles: str) -> list[list[SeenColumn]]:
-    """Return runs of neighbouring columns that each sum to the total; all columns in one run if there are none."""
+    """Return the runs of neighbouring columns that each sum to the total, or else one run of all columns."""
     groups, run = [], []
     for column in columns if not _add_up(columns, total, titles) else ():
         run.append(column)
@@ -155,7 +155,7 @@ def summed_groups(columns: list[SeenColumn], total: SeenColumn, titles: str) -> 
 
 
 def are_of_one_whole(groups: Sequence[Sequence[SeenColumn]], total: SeenColumn | None, titles: str) -> bool:
-    """Return True if every group of columns sums to the total or, without a total, to other sums."""
+    """Return True if groups of columns are values of one attribute, rather than of an attribute each."""
     if total is not None:
         return _add_up([column for group in groups for column in group], total, titles)
     ends = [np.array([list(ends_of(column, titles)) for column in group]) for group in groups]
@@ -177,7 +177,7 @@ def _add_up(parts: Sequence[SeenColumn], total: SeenColumn, titles: str) -> bool
 
 
 def ends_of(column: SeenColumn, titles: str) -> Iterator[tuple[float, float]]:
-    """Yield the smallest and the largest number that each cell of a column may stand for."""
+    """Yield the smallest and the largest number that each cell of a column may represent."""
     said: dict[str, tuple[float, float]] = {}
     for text, x in zip(column.texts, column_numbers(column)):
         if x is None and text not in said:

@@ -1,4 +1,4 @@
-"""Tables of equal shape in several sheets or files, which show different attribute values, years or places."""
+"""Tables of equal shape in several sheets or files, which differ in attribute value, year or place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_ROWS = 5000
 def told_apart(
     entries: Sequence[DraftedTable], attributes: list[DraftedKey], undecided: list[str]
 ) -> list[DraftedTable]:
-    """Distinguish tables with the same cells by a new attribute, named after sheet or file; of several years, keep the last."""
+    """Distinguish tables with the same cells by a new attribute, or keep the last year alone."""
     groups: dict[object, list[DraftedTable]] = {}
     for entry in entries:
         cells = frozenset(
@@ -68,12 +68,12 @@ def told_apart(
 
 
 def label_of(table: SeenTable) -> str:
-    """Return the name of a table: its heading, its sheet or its file."""
+    """Return the name of a table: its heading, or else its sheet or file."""
     return table.label or table.sheet or table.file.rpartition(".")[0]
 
 
 def of_finest_kind(table: SeenTable) -> SeenTable:
-    """Leave out rows of intermediate levels if nothing tells which places they contain."""
+    """Leave out the rows of intermediate levels if no column states which places these contain."""
     if len(table.places) != 1 or are_levels(table.places[0].held):
         return table
     place = table.places[0]
@@ -97,7 +97,7 @@ def of_finest_kind(table: SeenTable) -> SeenTable:
 
 
 def _letters(place: SeenColumn, table: SeenTable) -> SeenColumn | None:
-    """Return the letters before the digits of codes as a column, if the places with each letter have equal sums; else None."""
+    """Return the letters before the digits of codes as a column, or None if these do not mark levels."""
     found = [re.match(r"([^\W\d]{1,5})\d+$", text) for text in place.texts]
     letters = [each[1] if each else "" for each in found]
     kinds = dict.fromkeys(letters)
@@ -113,7 +113,7 @@ def _letters(place: SeenColumn, table: SeenTable) -> SeenColumn | None:
 def within_their_labels(
     seen: Sequence[SeenTable], undecided: list[str]
 ) -> tuple[list[SeenTable], SeenColumn | None]:
-    """Put the places of each of several tables into a larger place, which the table's label names."""
+    """Add a level of larger places, named by the labels of tables with different places."""
     groups: dict[object, list[SeenTable]] = {}
     for table in seen:
         shape = [tuple(c.path for c in columns) for columns in (table.places, table.attributes, table.values)]
@@ -152,7 +152,7 @@ def within_their_labels(
 
 
 def _whole_of(same: Sequence[DraftedTable]) -> DraftedTable | None:
-    """Return the table whose numbers are about the sums of the corresponding numbers in the others, or None."""
+    """Return the table whose numbers are about the sums of those in the other tables, or None."""
     columns = [[x for column in entry.seen.values for x in column_numbers(column)] for entry in same]
     if len(same) < 3 or len({*map(len, columns)}) > 1:
         return None
@@ -165,7 +165,7 @@ def _whole_of(same: Sequence[DraftedTable]) -> DraftedTable | None:
 
 
 def _differ(one: DraftedTable, other: DraftedTable) -> bool:
-    """Return True if two tables show different texts in the same cell."""
+    """Return True if two tables have different texts in some cell."""
     shown = []
     for entry in (one, other):
         keys = list(zip(*(column.texts for column in (*entry.seen.places, *entry.seen.attributes))))

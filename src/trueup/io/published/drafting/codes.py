@@ -1,4 +1,4 @@
-"""Codes: of places, which begin with the code of the parent place, and in place of numbers, with their meaning."""
+"""Codes in published tables: nested codes of places, and codes that replace numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trueup.model.published_codes import UNKNOWN
 
 
 def parents_by_codes(codes: Sequence[str]) -> list[str]:
-    """Return, for each code, the longest other code with which it begins; empty if there is none.
+    """Return, for each code, the longest other code that is a prefix of it; empty if there is none.
 
     Examples
     --------
@@ -23,13 +23,13 @@ def parents_by_codes(codes: Sequence[str]) -> list[str]:
 
 
 def without_parts(codes: Sequence[str], lengths: Sequence[int]) -> list[str]:
-    """Return the codes with which no other code begins, although they are shorter than those of the last level."""
+    """Return the codes of higher levels that are no prefix of any other code."""
     begun = {code[:length] for code in codes for length in lengths if len(code) > length}
     return [code for code in codes if len(code) in lengths and code not in begun]
 
 
 def code_lengths(codes: Sequence[str]) -> list[int]:
-    """Return the lengths of codes that are prefixes of most longer codes, except the length of a single root code."""
+    """Return the lengths of codes that are prefixes of most longer codes, without that of a single root."""
     if all(code.isdecimal() for code in codes) and len(codes) == 1 + max(map(int, codes)) - min(
         map(int, codes)
     ):
@@ -44,7 +44,7 @@ def code_lengths(codes: Sequence[str]) -> list[int]:
 
 
 def begins_all(code: str, codes: Sequence[str]) -> bool:
-    """Return True if all other codes begin with this one, as X1 and X2 begin with X.
+    """Return True if one code is a prefix of all other codes, as X is of X1 and X2.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def begins_all(code: str, codes: Sequence[str]) -> bool:
 
 
 def are_levels(codes: Sequence[str]) -> bool:
-    """Return True if the length of each code identifies a level, for all codes but a single root.
+    """Return True if the length of each code determines its level, for all codes except a single root.
 
     Examples
     --------
@@ -83,7 +83,7 @@ _SHOWN = r"(?:shown|replaced|displayed|marked|denoted|represented|indicated|supp
 
 
 def said_of(code: str, notes: str) -> str | None:
-    """Return the note in a file that explains a code, or None.
+    """Return the note in a file that explains a code, or None if there is none.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def said_of(code: str, notes: str) -> str | None:
 
 
 def meaning_of(text: str, *, zeros: bool) -> str:
-    """Return the meaning of a code as a spec writes it; a range of small counts begins at 1 if zeros are shown.
+    """Return the meaning of a code as a spec writes it, such as a range of counts.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Roles of a table's columns by their names and texts: keys, values, periods and errors."""
+"""Roles of a table's columns, judged by names and texts: keys, values, periods and errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ANNOTATION = re.compile(r"annotation of ", re.IGNORECASE)
 
 
 class Roles(NamedTuple):
-    """Columns of a table by role, with the column of errors and the kind of error for each column of values."""
+    """Columns of a table by role, with the column and the kind of errors for each column of values."""
 
     keys: list[SeenColumn]
     values: list[SeenColumn]
@@ -40,7 +40,7 @@ class Roles(NamedTuple):
 
 
 def by_role(every: list[SeenColumn]) -> Roles:
-    """Sort columns into roles by their names and texts."""
+    """Return the columns of a table sorted by role, judged by their names and texts."""
     keys, values, periods, ignored = [], [], [], []
     errors: dict[str, SeenColumn] = {}
     variance, kind = None, "variance"
@@ -85,7 +85,7 @@ def by_role(every: list[SeenColumn]) -> Roles:
 
 
 def _holds_some(column: SeenColumn, codes: set[str]) -> bool:
-    """Return True if a column has numbers, and else only codes that stand for numbers in other columns."""
+    """Return True if a column contains numbers and, otherwise, only codes in place of numbers."""
     shown = [text for text in column.held if is_number(text)]
     return 0 < len(shown) < len(column.held) and all(
         text in codes for text in column.held if not is_number(text)
@@ -97,7 +97,7 @@ def _not_annotations(columns: list[SeenColumn]) -> list[SeenColumn]:
 
 
 def _is_constant(every: list[SeenColumn], at: int) -> bool:
-    """Return True if a column repeats one number in all rows, before words and other numbers, as for a larger place."""
+    """Return True if a column repeats one number in all rows, such as the code of a larger place."""
     numbers = [len(set(c.texts)) > 1 for c in every[at + 1 :] if all(map(is_number, c.held))]
     words = [c for c in every[at + 1 :] if not any(map(is_number, c.held))]
     return len(set(every[at].texts)) == 1 < len(every[at].texts) - 1 and any(numbers) and bool(words)
@@ -111,7 +111,7 @@ def _marks_of(held: list[str]) -> str:
 def one_value(
     keys: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[list[SeenColumn], list[SeenColumn], list[str]]:
-    """Return keys and values of a long table in which one column's name shows that it holds the values."""
+    """Return the keys of a long table and its column of values, if a name shows which it is."""
     counted = [column for column in values if _COUNTED.fullmatch(column.name)]
     named = counted or [column for column in values if _VALUE.fullmatch(column.name)]
     if counted and not any(_VALUE.fullmatch(column.name) for column in values):
@@ -137,7 +137,7 @@ def one_value(
 
 
 def _holds_marks(column: SeenColumn, beside: list[SeenColumn], values: list[SeenColumn]) -> bool:
-    """Return True if a column between two columns of values has only codes such as `-`."""
+    """Return True if a column between two columns of values contains only codes such as `-`."""
     marks = "" not in column.texts and all(
         is_code(text) and not any(map(str.isalnum, text)) for text in column.texts
     )

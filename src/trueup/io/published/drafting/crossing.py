@@ -1,4 +1,4 @@
-"""Relations among a table's key columns: nested places, crossing attributes, labels and row numbers."""
+"""Relations among a table's key columns: nested places, crossed attributes, labels and row numbers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KIND_OF_PLACE = re.compile(
 
 
 class SortedKeys(NamedTuple):
-    """Key columns sorted into places (large to small), attributes, and columns to leave out, with notes."""
+    """Key columns sorted into places from large to small, attributes, and columns to leave out."""
 
     places: list[SeenColumn]
     attributes: list[SeenColumn]
@@ -47,7 +47,7 @@ class SortedKeys(NamedTuple):
 
 
 def sorted_keys(columns: list[SeenColumn], rows: int, outline: Sequence[str] = ()) -> SortedKeys:
-    """Sort key columns into places, attributes, and columns that add nothing."""
+    """Sort key columns into places, attributes, and columns to leave out."""
     ignored = [
         f"column '{c.name}' says '{c.held[0]}' everywhere, and is left out"
         for c in columns
@@ -103,7 +103,7 @@ def sorted_keys(columns: list[SeenColumn], rows: int, outline: Sequence[str] = (
 
 
 def _likely_places(columns: list[SeenColumn], rows: int) -> list[SeenColumn]:
-    """Return the columns that may hold places; an empty list if every column is identified as an attribute."""
+    """Return the key columns that may name places, or an empty list if all name attributes."""
     if rows == 1:
         return columns
     names = [c.name for c in columns]  # both parts of a column of places and values have its name
@@ -117,14 +117,14 @@ def _likely_places(columns: list[SeenColumn], rows: int) -> list[SeenColumn]:
 
 
 def _is_plainly_crossed(column: SeenColumn, places: SeenColumn) -> bool:
-    """Return True if a column has two or three values that all occur in every one of many more places, as sexes do."""
+    """Return True if a column has two or three values that occur in every one of many places, as sexes do."""
     pairs = named_pairs(places, column)
     own, values = {a for a, _ in pairs}, {b for _, b in pairs}
     return len(values) <= 3 and 3 * len(values) <= len(own) and len(pairs) == len(own) * len(values)
 
 
 def _finest(under: list[SeenColumn], above: SeenColumn) -> SeenColumn:
-    """Return the column of the smallest places: the one whose places lie within most other columns."""
+    """Return the column of the smallest places, which lie within the places of most other columns."""
 
     def within(column: SeenColumn) -> int:
         others = [other for other in under if other is not column and not determines_key(other, column)]
@@ -138,7 +138,7 @@ def _finest(under: list[SeenColumn], above: SeenColumn) -> SeenColumn:
 
 
 def _tells_attribute(column: SeenColumn, *, named: bool) -> bool:
-    """Return True if a column holds an attribute, judged by the column's name or by repeated ages or sexes."""
+    """Return True if a column names an attribute, judged by its name or by repeated ages or sexes."""
     values = [text for text in dict.fromkeys(column.held) if not TOTAL.fullmatch(text)]
     worded = [text for text in values if any(map(str.isalnum, text))]
     repeated = 1 < len(values) < len(column.held) and not all(map(str.isdigit, worded))
@@ -148,7 +148,7 @@ def _tells_attribute(column: SeenColumn, *, named: bool) -> bool:
 
 
 def _lies_within(fine: SeenColumn, coarse: SeenColumn) -> bool:
-    """Return True if the places of one column lie in those of another, judged by names or codes."""
+    """Return True if each place of one column lies in one place of another, judged by names or codes."""
     of_total = {own for own, above in zip(fine.texts, coarse.texts) if TOTAL.fullmatch(above)}
     if any(own in of_total for own, _ in named_pairs(fine, coarse)):
         return False  # a place that has a total over the other column is in each of its values
@@ -156,7 +156,7 @@ def _lies_within(fine: SeenColumn, coarse: SeenColumn) -> bool:
 
 
 def _named_within(fine: SeenColumn, coarse: SeenColumn, columns: list[SeenColumn]) -> bool:
-    """Return True if two columns of place names are in order, large before small, and their names do not cross."""
+    """Return True if two columns of place names, of which the first names larger places, are nested."""
     ordered = [c for c in columns if c is fine or c is coarse] == [coarse, fine]
     if not ordered or not all(PLACE.fullmatch(c.name) for c in (fine, coarse)):
         return False
@@ -166,7 +166,7 @@ def _named_within(fine: SeenColumn, coarse: SeenColumn, columns: list[SeenColumn
 
 
 def _indents(coarse: SeenColumn, fine: SeenColumn, outline: Sequence[str]) -> bool:
-    """Return True if one column of an outline is right of another, and at most two thirds of all pairs of names occur."""
+    """Return True if one of two columns of an outline names places within those of the other."""
     if not {coarse.name, fine.name} <= {*outline} or outline.index(coarse.name) >= outline.index(fine.name):
         return False
     pairs = named_pairs(fine, coarse)
@@ -175,7 +175,7 @@ def _indents(coarse: SeenColumn, fine: SeenColumn, outline: Sequence[str]) -> bo
 
 
 def _begins_anew(fine: SeenColumn, coarse: SeenColumn) -> bool:
-    """Return True if codes such as 001 start again in each place of another column."""
+    """Return True if codes such as 001 start again within each place of another column."""
     pairs = named_pairs(fine, coarse)
     names, above = Counter(a for a, _ in pairs), {b for _, b in pairs}
     if len(above) >= len(names) or len(pairs) == len(names) * len(above) or len(above) < 2:
@@ -188,7 +188,7 @@ def _begins_anew(fine: SeenColumn, coarse: SeenColumn) -> bool:
 
 
 def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
-    """Return True if a column only names the level of each row's place, as other key columns or lengths of codes confirm."""
+    """Return True if a column only states the level of the place in each row."""
     filled = [[bool(t) and not TOTAL.fullmatch(t) for t in other.texts] for other in others]
     lengths = [list(map(len, other.texts)) for other in others if " " not in "".join(other.texts)]
     if not others or "" in column.texts:
@@ -209,7 +209,7 @@ def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
 
 
 def _numbers_rows(column: SeenColumn, others: list[SeenColumn]) -> bool:
-    """Return True if a column has a different value in every row, and other columns identify rows without it."""
+    """Return True if a column numbers the rows, which other columns identify without it."""
     rows = len(column.texts)
     if (
         len(others) < 2

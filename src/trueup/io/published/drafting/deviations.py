@@ -1,4 +1,4 @@
-"""Lists of standard deviations or variances of noise, in files of their own, for each table, column or category."""
+"""Lists of the noise of tables, columns or categories, published in files of their own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DEVIATION = re.compile(
 
 
 class ListBeside(NamedTuple):
-    """A short file or sheet that may be a list: its name, its rows, and the tables in other files or sheets."""
+    """A short file or sheet that may be a list, with the tables in other files or sheets."""
 
     name: str
     rows: list[Row]
@@ -42,7 +42,7 @@ class ListBeside(NamedTuple):
 def listed_variances(
     lists: Sequence[ListBeside], seen: Sequence[SeenTable]
 ) -> tuple[list[SeenTable], dict[str, str], list[str]]:
-    """Take lists of noise out of the tables; return the other tables, the variance of each name as text, and notes.
+    """Return the tables without a list of noise, the variance of each name in the list, and notes.
 
     Names are those of tables, of columns of values or of values of attributes.
     """
@@ -59,7 +59,7 @@ def listed_variances(
 
 
 def lists_beside(files: Sequence[str | Path], seen: Sequence[SeenTable]) -> Iterator[ListBeside]:
-    """Yield each short file or sheet, which may be a list, with the tables in other files or sheets."""
+    """Yield each short file or sheet that may be a list, with the tables in other files or sheets."""
     for file in files:
         for sheet in _sheets(file):
             others = [t for t in seen if (t.file, t.sheet) != (Path(file).name, sheet)]
@@ -78,7 +78,7 @@ def _sheets(file: Any) -> Sequence[str | None]:
 
 
 def _names(table: SeenTable) -> Iterator[str]:
-    """Yield the names by which a list may refer to a table, its columns or its attribute values."""
+    """Yield the names by which a list of noise may refer to a table, its columns or its attribute values."""
     yield from (label_of(table), table.file, Path(table.file).stem)
     for column in table.values:
         yield from (column.name, *column.path)
@@ -87,7 +87,7 @@ def _names(table: SeenTable) -> Iterator[str]:
 
 
 def _named_variances(rows: Sequence[Row], known: set[str]) -> dict[str, str]:
-    """Return the variance of each known name in a list, from a column headed as deviations; empty if a name is unknown."""
+    """Return the variance of each name in a list of noise, or an empty dict if a name is unknown."""
     for at, row in enumerate(rows):
         columns = [
             SeenColumn(heading, (heading,), [line[k] if k < len(line) else "" for line in rows[at + 1 :]])
@@ -110,7 +110,7 @@ def _named_variances(rows: Sequence[Row], known: set[str]) -> dict[str, str]:
 
 
 def _root_of(column: SeenColumn) -> Decimal | None:
-    """Return the standard errors per unit of a column, judged by its name: 0 for variances, None if it holds no errors."""
+    """Return the number of standard deviations in one unit of an error column; 0 for variances, else None."""
     if _VARIANCE.fullmatch(column.name):
         return Decimal(0)
     if _DEVIATION.fullmatch(column.name):
@@ -125,7 +125,7 @@ def _variance_text(number: float, root: Decimal | None) -> str:
 
 
 def entries_by_variance(entry: DraftedTable, variances: Mapping[str, str]) -> list[DraftedTable]:
-    """Split an entry into one for each variance in a list, by columns or by the rows of attribute values."""
+    """Split an entry of the drafted spec into one entry for each variance in a list of noise."""
     seen = entry.seen
     every = variances.get(label_of(seen).casefold(), variances.get(Path(seen.file).stem.casefold()))
     every = variances.get(seen.file.casefold(), every)
@@ -157,7 +157,7 @@ def entries_by_variance(entry: DraftedTable, variances: Mapping[str, str]) -> li
 
 
 def _law(entry: DraftedTable, sigma2: str | None) -> str | None:
-    """Return the spec's text for a normal law of a given variance, or None if no variance is given."""
+    """Return the spec's text for normal noise with a given variance, or None without a variance."""
     if sigma2 is None or not float(sigma2):
         return '{ name = "exact" }' if sigma2 else None
     broken = any(
@@ -171,7 +171,7 @@ def _told(names: Sequence[str], variances: Mapping[str, str]) -> str | None:
 
 
 def _of_rows(entry: DraftedTable, column: SeenColumn, texts: list[str], sigma2: str | None) -> DraftedTable:
-    """Return an entry restricted to the rows in which a column has one of some texts, with the law of a variance."""
+    """Return an entry for the rows in which a column has given texts, with a variance of its own."""
     rows = entry.seen.of_rows([text in texts for text in column.texts])
     only = {**rows.only, column.name: texts[0] if len(texts) == 1 else texts}
     return replace(entry, law=_law(entry, sigma2), seen=rows._replace(only=only))

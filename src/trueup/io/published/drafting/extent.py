@@ -1,4 +1,4 @@
-"""Rows of a sheet between which a table stands: its header, and its first and last rows of numbers."""
+"""Search for the header, the first row and the last row of a table in the rows of a sheet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trueup.io.published.perturbed.numbers import without_mark
 
 
 def first_of_numbers(rows: Sequence[Row]) -> int | None:
-    """Return the first row of numbers; a row of years above all other cells counts as column names."""
+    """Return the number of the first row of values, where a row of years may be part of the header."""
     wide = 0
     for at, row in enumerate(rows):
         numbers = numeric_cells(row)
@@ -40,18 +40,18 @@ def first_of_numbers(rows: Sequence[Row]) -> int | None:
 
 
 def _stands_again(rows: Sequence[Row], at: int, text: str, k: int) -> bool:
-    """Return True if a text occurs several times in a column."""
+    """Return True if a text occurs at least twice in a column."""
     return bool(text) and sum(k < len(row) and row[k] == text for row in rows[at : at + 500]) > 1
 
 
 def _rise_by_one(cells: Sequence[str]) -> bool:
-    """Return True if three or more column names are consecutive whole numbers, such as ages or hours."""
+    """Return True if three or more column names are consecutive whole numbers, such as ages."""
     numbers = [int(cell) for cell in cells if cell.isdecimal()]
     return len(numbers) == len(cells) > 2 and all(b == a + 1 for a, b in pairwise(numbers))
 
 
 def _with_codes(rows: Sequence[Row], at: int, numbers: set[int]) -> int:
-    """Return the number of a table's first row; rows that hold codes instead of numbers count as rows of the table."""
+    """Return the number of a table's first row, which may have codes instead of numbers."""
     below = {row[k] for row in rows[at : at + 500] for k in numbers if k < len(row)}
     while at > 1 and sum(map(bool, rows[at - 2])) > 1:
         above = [rows[at - 1][k] for k in numbers if k < len(rows[at - 1]) and rows[at - 1][k]]
@@ -65,7 +65,7 @@ def _with_codes(rows: Sequence[Row], at: int, numbers: set[int]) -> int:
 
 
 def _lacks_values(rows: Sequence[Row], at: int, numbers: set[int]) -> bool:
-    """Return True if a row below the column names has a key but no number."""
+    """Return True if a row below the header has a key that occurs again, but no number."""
     named = all(k < len(rows[at - 1]) and rows[at - 1][k] for k in numbers)
     again = any(
         cell and any(k < len(row) and row[k] == cell for row in rows[at + 1 : at + 500])
@@ -75,14 +75,14 @@ def _lacks_values(rows: Sequence[Row], at: int, numbers: set[int]) -> bool:
 
 
 def _in_place(cell: str, below: set[str]) -> bool:
-    """Return True if a text replaces a number: a code, a repeated text, or a marked number."""
+    """Return True if a text stands in place of a number: a code, a repeated text, or a number with a mark."""
     if is_marked(cell):
         return not YEAR.fullmatch(without_mark(cell).strip())
     return cell in below or (is_code(cell) and not cell[0].isalnum())
 
 
 def header_from(rows: Sequence[Row], first: int) -> int:
-    """Return the first row of the header above the first row of a table."""
+    """Return the number of the first header row, given that of the first row of a table."""
     top = first
     if top > 0 and not any(rows[top - 1]):
         top -= 1
@@ -96,12 +96,12 @@ def header_from(rows: Sequence[Row], first: int) -> int:
 
 
 def _heads(row: Row) -> bool:
-    """Return True if a row is a header: several cells, or one cell above columns after the first."""
+    """Return True if a row is part of a header."""
     return sum(map(bool, row)) > 1 or (any(row) and not row[0])
 
 
 def below_header(rows: Sequence[Row], first: int) -> int:
-    """Return the row below the header: the first row of numbers, or a heading above it in the column of keys."""
+    """Return the number of the first row below the header, which may be a heading in the column of keys."""
     head, names = (rows[first - 1], rows[first - 2]) if first > 1 else ([], [])
     at = lone_cell(head)
     headed = (
@@ -114,19 +114,19 @@ def below_header(rows: Sequence[Row], first: int) -> int:
 
 
 def values_from(row: Row) -> int:
-    """Return the position at which the numbers in a row begin: after the last word, but not in the first cell."""
+    """Return the position at which the numbers in a row begin, which is after the last word."""
     words = [k for k, cell in enumerate(row) if cell and not is_number(cell) and not is_code(cell)]
     return max(words, default=0) + 1
 
 
 def lone_cell(row: Row) -> int:
-    """Return the position of the only nonempty cell of a row; -1 if there are none or several."""
+    """Return the position of the only nonempty cell in a row, or -1 if there is no such cell."""
     held = [k for k, cell in enumerate(row) if cell]
     return held[0] if len(held) == 1 else -1
 
 
 def last_of_numbers(rows: Sequence[Row], first: int) -> int:
-    """Return the last row that has a number or a code, and something else."""
+    """Return the number of a table's last row, which has a number or a code and another cell."""
     numbers = {k for row in rows[first : first + 50] for k in numeric_cells(row)}
     full = sum(map(bool, rows[first]))
     for at in range(len(rows) - 1, first, -1):

@@ -1,4 +1,4 @@
-"""Common levels and attributes of several published tables of one population, and the names in each file."""
+"""Levels and attributes that several published tables of one population have in common."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from trueup.model.toml import inline_table
 
 
 def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft:
-    """Find the levels and attributes of several tables, from pointers to parent places if there are any."""
+    """Return a draft with the levels and attributes that several tables of one population have in common."""
     seen = [part for table in seen for part in apart_by_sums(table)]
     seen = by_nested_codes(seen) if pointers is None else seen
     undecided: list[str] = []
@@ -70,7 +70,7 @@ def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft
 def _with_rests(
     attributes: Sequence[DraftedKey], entries: Sequence[DraftedTable], undecided: list[str]
 ) -> None:
-    """Give an attribute with one value a second value, for the rest of a published total."""
+    """Give an attribute that has one value a second value, for the rest of a published total."""
     for drawn in (each for each in attributes if len(each.values) == 1):
         wholes = [whole for entry in entries for whole in _wholes_of(drawn, entry)]
         if wholes:
@@ -84,7 +84,7 @@ def _with_rests(
 
 
 def _wholes_of(drawn: DraftedKey, entry: DraftedTable) -> Iterator[str]:
-    """Yield the label of the total over an attribute in a table: a column's name or a row's label, blank without one."""
+    """Yield the label of each total over an attribute in a table, or an empty text if it has none."""
     if any(drawn.name in where for _, where in entry.cells):
         yield from (column.path[-1] for column, where in entry.cells if drawn.name not in where)
     for name, column in zip(entry.attributes, entry.seen.attributes):
@@ -93,7 +93,7 @@ def _wholes_of(drawn: DraftedKey, entry: DraftedTable) -> Iterator[str]:
 
 
 def _mark_partial(entries: Sequence[DraftedTable], undecided: list[str]) -> None:
-    """Mark tables that lack some of the places that other tables of the same level have."""
+    """Mark the tables that lack some places of their level that other tables have."""
     held: dict[str, set[str]] = {}
     for entry in entries:
         held.setdefault(entry.level, set()).update(_finest(entry))
@@ -117,13 +117,13 @@ def _finest(entry: DraftedTable) -> set[str]:
 
 
 def _with_codes_of_others(column: SeenColumn, seen: Sequence[SeenTable]) -> SeenColumn:
-    """Return a column of codes extended by the codes in other tables' columns of the same name."""
+    """Return a column of codes, with the codes added that other tables have in the column of that name."""
     others = [place for table in seen for place in table.places[-1:] if place.name == column.name]
     return column._replace(texts=[*column.texts, *(text for place in others for text in place.texts)])
 
 
 def _without(table: SeenTable, name: str) -> SeenTable:
-    """Return a table without the columns of a given name."""
+    """Return a table without the columns that have a given name."""
     places, attributes, values = (
         [column for column in columns if column.name != name]
         for columns in (table.places, table.attributes, table.values)
@@ -136,7 +136,7 @@ def _pointed(pointers: Pointers) -> SeenColumn:
 
 
 def _levels_of(column: SeenColumn, said: list[str], whole: set[str], *, last: bool) -> Iterator[DraftedKey]:
-    """Yield a level for a column of places, and one for each length of code that is a prefix of longer codes."""
+    """Yield a level for a column of places, and one for each length of prefix that names larger places."""
     codes = sorted({text for text in column.held if not TOTAL.fullmatch(text)} - whole)
     lengths = code_lengths(codes) if last else []
     short = without_parts(codes, lengths)
@@ -212,7 +212,7 @@ def _drafted_table(
 
 
 def _labels_above(table: SeenTable, columns: Mapping[str, str], totals: Mapping[str, str]) -> dict[str, str]:
-    """Return the total's label in each column of larger places, where it marks the same rows as in the finest column."""
+    """Return the labels that mark totals in the columns of larger places, by column."""
     names = {own: name for name, own in columns.items()}
     finest = table.places[-1].texts if table.places else []
     found = {}
@@ -230,7 +230,7 @@ def _labels_above(table: SeenTable, columns: Mapping[str, str], totals: Mapping[
 def _summing(
     name: str, column: SeenColumn, table: SeenTable, undecided: list[str], totals: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the value of a key column whose numbers are sums of the other values' numbers, if no word marks a total."""
+    """Return the value of a key column whose numbers are the sums of those of all other values."""
     if name in totals or (summed := summing_value(column, table)) is None:
         return {}
     beside = "if it is one beside them, leave its `total` out"

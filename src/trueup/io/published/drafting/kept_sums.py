@@ -1,4 +1,4 @@
-"""Sums that a draft leaves out, as they tell nothing beside their parts, and the spec entries that would keep them."""
+"""Sums that a draft leaves out, and the spec entries by which they can be read as well."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUM_OF_GROUP = re.compile(
 
 
 def way_to_keep(table: SeenTable, column: SeenColumn, inner: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the spec entries that also keep the sums of some values, if no two of these values overlap.
+    """Return the spec entries by which sums of values, which a draft leaves out, can be read as well.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def way_to_keep(table: SeenTable, column: SeenColumn, inner: Mapping[str, Sequen
 
 
 def without_repeated_sums(table: SeenTable) -> SeenTable:
-    """Leave out sums with the same name, such as "Sub-total", in all groups of places."""
+    """Return a table without rows such as "Sub-total" that repeat one name in several groups of places."""
     if len(table.places) != 1 or table.attributes:
         return table
     place = table.places[0]
@@ -70,7 +70,7 @@ def without_repeated_sums(table: SeenTable) -> SeenTable:
 
 
 def without_totals(draft: Draft) -> Draft | None:
-    """Return a draft of the finest cells alone, or None if the columns do not show which cells these are.
+    """Return a draft of the finest cells alone, or None if the columns do not show which these are.
 
     They are told where each table has all attributes and the finest level, and names each level in a column.
     """
@@ -86,7 +86,7 @@ def without_totals(draft: Draft) -> Draft | None:
 
 
 def way_without_totals(draft: Draft) -> str:
-    """Return what to write in a drafted spec so that no total is read."""
+    """Return words that say how to change a drafted spec so that no total is read."""
     finest = without_totals(draft)
     return (
         "; ".join(_changes(*pair) for pair in zip(draft.entries, finest.entries) if pair[0] != pair[1])
@@ -96,7 +96,7 @@ def way_without_totals(draft: Draft) -> str:
 
 
 def _changes(entry: DraftedTable, finest: DraftedTable) -> str:
-    """Return what to write in an entry so that it reads the finest cells alone."""
+    """Return words that say how to change an entry of a spec so that it reads the finest cells alone."""
     left = [
         column.name for column, _ in entry.cells if all(column.name != kept.name for kept, _ in finest.cells)
     ]
@@ -109,7 +109,7 @@ def _changes(entry: DraftedTable, finest: DraftedTable) -> str:
 
 
 def _finest_cells(entry: DraftedTable) -> DraftedTable:
-    """Return a table with the rows and columns that hold no total."""
+    """Return an entry of a spec with only those rows and columns that are not totals."""
     most = max((len(where) for _, where in entry.cells), default=0)
     cells = [cell for cell in entry.cells if len(cell[1]) == most]
     labels = {entry.columns.get(column, column): label for column, label in entry.totals.items()}

@@ -1,4 +1,4 @@
-"""Levels and attributes as a drafted spec declares them, and pointers from places to parents."""
+"""Levels and attributes in a drafted spec, and pointers from places to their parents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueup.model.tree import Tree
 
 
 class Pointers(NamedTuple):
-    """Parent pointers of places: the names of two columns, all places, and the depth of the tree."""
+    """Parent pointers of places: the names of the two columns, the places, and the depth of the tree."""
 
     id: str
     parent: str
@@ -25,7 +25,7 @@ class Pointers(NamedTuple):
 
 
 def pointers_of(source: str | Path) -> Pointers | None:
-    """Find a column that names each row's place and one that names the parent; return None if there are none.
+    """Return the columns that name each row's place and its parent, or None if there are none.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def pointers_of(source: str | Path) -> Pointers | None:
 
 @dataclass
 class DraftedKey:
-    """A level or an attribute of the drafted spec."""
+    """A level or an attribute in a drafted spec."""
 
     name: str
     column: str
@@ -65,7 +65,7 @@ class DraftedKey:
 
 @dataclass
 class DraftedTable:
-    """A table of the drafted spec, with its level, attributes and cells."""
+    """A table in a drafted spec, with its level, attributes and cells."""
 
     seen: SeenTable
     level: str
@@ -81,7 +81,7 @@ class DraftedTable:
 
 @dataclass
 class Draft:
-    """Everything that a drafted spec declares: levels, attributes and tables."""
+    """The content of a drafted spec: levels, attributes and tables."""
 
     levels: list[DraftedKey]
     attributes: list[DraftedKey]
@@ -93,7 +93,7 @@ class Draft:
 def attribute_of(
     attributes: list[DraftedKey], name: str, values: list[str], taken: Collection[str] = ()
 ) -> DraftedKey:
-    """Return the attribute that has a given name or these values, or a new one."""
+    """Return the drafted attribute that has a given name or given values, or a new attribute."""
     fold = {value.casefold() for value in values}
     free = [known for known in attributes if known.name not in taken]
     for known in sorted(free, key=lambda known: known.name.casefold() != name.casefold()):
@@ -108,24 +108,24 @@ def attribute_of(
 
 
 def spec_value(drawn: DraftedKey, value: str) -> str:
-    """Return the value of an attribute as it is written in the spec."""
+    """Return an attribute value as the drafted spec writes it."""
     return next((known for known in drawn.values if known.casefold() == value.casefold()), value)
 
 
 def lacks_above(upper: SeenColumn, finest: SeenColumn, totals: Mapping[str, str]) -> bool:
-    """Return True if a row names a finest place but none of the places above it."""
+    """Return True if some row names a finest place but none of the places above it."""
     return any(
         not above and own and own not in totals.values() for above, own in zip(upper.texts, finest.texts)
     )
 
 
 def lacks_below(upper: SeenColumn, finest: SeenColumn, totals: Mapping[str, str]) -> bool:
-    """Return True if a place has rows of its own but no parts below it, and is not a total."""
+    """Return True if some row is about a larger place that has no parts below it, and is not a total."""
     known = {above for above, own in zip(upper.texts, finest.texts) if own and not TOTAL.fullmatch(own)}
     known |= {"", *totals.values()}
     return not all(above in known or TOTAL.fullmatch(above) for above in upper.texts)
 
 
 def is_repeated(column: SeenColumn) -> bool:
-    """Return True if a row repeats the key of the row above, so that blanks need not stand for it."""
+    """Return True if some row repeats the key of the row above, so that blanks do not stand for it."""
     return any(one and one == other for one, other in pairwise(column.texts))

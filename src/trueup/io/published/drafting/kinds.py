@@ -1,4 +1,4 @@
-"""The kind of a single column, judged by its name and texts: periods, marks, codes or values."""
+"""The kind of a single column, such as periods, codes or values, judged by its name and texts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _OF_ALL = re.compile(r"\b100 ?(%|percent)")
 
 
 def error_of(column: SeenColumn) -> str:
-    """Return the kind of error that a column holds, judged by its name; empty if it holds no errors."""
+    """Return the kind of errors in a column, judged by its name; empty if it has no errors."""
     numbers = any(map(is_number, column.held))
     return next(
         (
@@ -95,7 +95,7 @@ def error_of(column: SeenColumn) -> str:
 
 
 def holds_no_counts(column: SeenColumn) -> bool:
-    """Return True for shares, rates and areas, judged by the name of a column or by percent signs."""
+    """Return True if a column contains shares, rates or areas, judged by its name or percent signs."""
     held = column.held
     if _RANK.search(column.name) and len(set(held)) == len(held) and all(map(str.isdigit, held)):
         return len(held) < 3 or max(map(int, held)) <= len(column.texts)
@@ -105,7 +105,7 @@ def holds_no_counts(column: SeenColumn) -> bool:
 
 
 def is_period(column: SeenColumn, every: list[SeenColumn]) -> bool:
-    """Return True for a column of years, months or days, judged by its name or texts."""
+    """Return True if a column contains years, months or days, judged by its name or texts."""
     held, rows = set(column.held), len(column.texts)
     named = _TIME.fullmatch(column.name) and not re.search(r"\d", column.name)  # as in "0-14 years"
     if named and all(map(_PERIOD.fullmatch, held)):
@@ -117,7 +117,7 @@ def is_period(column: SeenColumn, every: list[SeenColumn]) -> bool:
 
 
 def marks_values(column: SeenColumn, at: int) -> bool:
-    """Return True for a column of flags or footnotes, judged by its name or by few rows of one or two letters."""
+    """Return True if a column contains flags or footnotes, judged by its name or by few short texts."""
     held = column.held
     sparse = 2 * len(held) <= len(column.texts) and all(len(t) < 3 and not t.isdigit() for t in held)
     named = _MARKS.fullmatch(_NOTED.sub("", column.name))
@@ -127,7 +127,7 @@ def marks_values(column: SeenColumn, at: int) -> bool:
 def without_flags(
     every: list[SeenColumn], keys: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[list[SeenColumn], list[str]]:
-    """Leave out key columns that flag hidden values, judged by name or position; return the other keys and notes."""
+    """Return the key columns without those that flag hidden values, and notes on these."""
     said = []
     for column in keys if len(values) == 1 else ():
         texts, shown = values[0].texts, {True: Counter[str](), False: Counter[str]()}
@@ -151,7 +151,7 @@ def without_flags(
 
 
 def without_status(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
-    """Leave out columns of a few small numbers that say which values of another one are hidden; return the others and notes."""
+    """Return the value columns without those that state which values of another column are hidden."""
     said, left = [], []
     for column in values:
         numbers = Counter(column.texts)
@@ -200,7 +200,7 @@ def holds_values(column: SeenColumn, at: int) -> bool:
 
 
 def holds_ages(column: SeenColumn) -> bool:
-    """Return True if texts are ages: ranges and single numbers that follow each other without gaps, and repeat."""
+    """Return True if the texts of a column are repeated ages that follow each other without gaps."""
     times = Counter(column.held)
     found = sorted((int(a), int(b or a)) for a, b in map(_ends, times) if a)
     gapless = all(low == high + 1 for (_, high), (low, _) in pairwise(found))
@@ -209,13 +209,13 @@ def holds_ages(column: SeenColumn) -> bool:
 
 
 def _ends(text: str) -> tuple[str, str]:
-    """Return both ends of a range such as 3-6; the second is blank for a number, and both are blank for other texts."""
+    """Return both ends of an age range such as 3-6, or blanks for a text that is no range."""
     found = _RANGE.fullmatch(text)
     return (found[1], found[2] or "") if found else ("", "")
 
 
 def stands_among_values(every: list[SeenColumn], at: int) -> bool:
-    """Return True if a column after a column of values holds numbers of different lengths, which are not codes."""
+    """Return True if a column after a column of values contains values rather than codes."""
     held = every[at].held
     several = len({len(text) for text in held}) > 1 and sum(map(is_number, held)) > 0.5 * len(held)
     zeros = any(re.fullmatch(r"0\d+", text) for text in held)
@@ -223,7 +223,7 @@ def stands_among_values(every: list[SeenColumn], at: int) -> bool:
 
 
 def stands_before_names(every: list[SeenColumn], at: int) -> bool:
-    """Return True if the first of some columns holds numbers, and the last holds names for all rows."""
+    """Return True if the first of some columns contains numbers, and the last a name in every row."""
     names = every[-1].held
     apart = len(set(names)) == len(every[-1].texts) and not any(map(is_number, names))
     between = [column for column in every[:-1] if column is not every[at]]
@@ -232,7 +232,7 @@ def stands_before_names(every: list[SeenColumn], at: int) -> bool:
 
 
 def holds_codes(column: SeenColumn, at: int, every: list[SeenColumn]) -> bool:
-    """Return True if one of the first columns holds codes: nested, or rising from row to row beside names."""
+    """Return True if one of the first columns contains codes, which are nested or rise from row to row."""
     codes = [text for text in column.held if not TOTAL.fullmatch(text)]
     if at > 2 or len(codes) < 3 or len(set(codes)) < len(codes) or not all(map(_CODED.fullmatch, codes)):
         return False

@@ -1,4 +1,4 @@
-"""Laws of published tables: suggested by values and surrounding text, or given by a list of transition probabilities."""
+"""Noise laws of published tables, suggested by their values and titles or by a list of probabilities."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _TOLD = "read what the publisher says of it"
 
 
 def _numbers(entry: DraftedTable) -> list[float]:
-    """Return all numbers in the values of a table."""
+    """Return all numbers among the values of a table, in units of one person or other unit."""
     unit = unit_of(entry.seen)
     found = (x for column in entry.seen.values for x in column_numbers(column) if x is not None)
     return [round(x * unit, 6) for x in found]
 
 
 def unit_of(seen: SeenTable) -> int:
-    """Return the number of persons or other units for which a 1 stands, according to titles or column names."""
+    """Return the number of persons or other units that a 1 in a table stands for."""
     names = (name for column in seen.values for name in (column.name, *column.path))
     return 1000 if _THOUSANDS.search("\n".join((seen.titles, *names))) else 1
 
 
 def rounding_base(entry: DraftedTable) -> int | None:
-    """Return the base of which all values in a table without noise are multiples, or None."""
+    """Return the base of which all values of a table are multiples, or None if there is noise or no base."""
     found = _numbers(entry)
     noisy = (
         entry.seen.variance is not None or bool(entry.seen.errors) or any(x < 0 or x != int(x) for x in found)
@@ -46,7 +46,7 @@ def rounding_base(entry: DraftedTable) -> int | None:
 
 
 def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> str:
-    """Return the noise law that values, titles or neighbouring tables with known rounding suggest."""
+    """Return the noise law suggested by a table's values, by its titles or by other tables of known law."""
     seen = entry.seen
     found = _numbers(entry)
     said = seen.titles.casefold()
@@ -89,7 +89,7 @@ def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> 
 
 
 def _small_base(entry: DraftedTable, found: Sequence[float]) -> int | None:
-    """Return the base to which only small counts are rounded, because no value below it but 0 occurs; or None."""
+    """Return the base to which only small counts are rounded, or None if there is none."""
     base = min((x for x in found if x > 0), default=0)
     coded = any(text and not is_number(without_mark(text)) for c in entry.seen.values for text in c.texts)
     blank = any("" in column.texts for column in entry.seen.values)
@@ -123,7 +123,7 @@ Rows = dict[int, dict[int, float]]
 def listed_transitions(
     lists: Sequence[ListBeside], seen: Sequence[SeenTable]
 ) -> tuple[list[SeenTable], str | None, list[str]]:
-    """Take a list of transition probabilities out of the tables; return the other tables, the law that it gives, and notes."""
+    """Return the tables without a list of transition probabilities, the noise law in the list, and notes."""
     for name, rows, beside in lists:
         others = [table for table in beside if any(table is other for other in seen)]
         for found in (*_long(rows), *_wide(rows)):
@@ -141,14 +141,14 @@ def listed_transitions(
 
 
 def _whole(row: dict[int, float]) -> dict[int, float]:
-    """Return a count's rounded probabilities with the largest changed so that they sum to 1."""
+    """Return rounded probabilities, with the largest changed so that they sum to 1."""
     most = max(row, key=lambda change: row[change])
     rest = sum(p for change, p in row.items() if change != most)
     return {change: row[change] if change != most else round(1 - rest, 10) for change in sorted(row)}
 
 
 def _long(rows: Sequence[Row]) -> Iterator[Rows]:
-    """Yield transitions from rows that each hold a count, a change or a published count, and a probability."""
+    """Yield transition probabilities from rows of a count, a published count or change, and a probability."""
     body = [row for row in rows if sum(map(bool, row)) > 2 and any(map(_CHANGE.fullmatch, row))]
     columns = [*zip(*body)] if len({*map(len, body)}) == 1 and len(body) > 2 else []
     counts = {k: [_count(text) for text in texts] for k, texts in enumerate(columns)}
@@ -163,7 +163,7 @@ def _long(rows: Sequence[Row]) -> Iterator[Rows]:
 
 
 def _wide(rows: Sequence[Row]) -> Iterator[Rows]:
-    """Yield transitions from rows of a count and probabilities, with changes or published counts in the header."""
+    """Yield transition probabilities from a table with a row for each count and a column for each change."""
     for at, head in enumerate(rows[:10]):
         changes = [_change(cell) for cell in head[1:]]
         while changes and changes[-1] is None:
@@ -183,7 +183,7 @@ def _wide(rows: Sequence[Row]) -> Iterator[Rows]:
 
 
 def _transitions(cells: Sequence[tuple[int | None, int | None, float | None]]) -> Iterator[Rows]:
-    """Yield the transitions in some cells if the probabilities of each count sum to 1 and no count becomes negative."""
+    """Yield transition probabilities by count if those of each count sum to 1 and no result is negative."""
     falls = any(change is not None and change < 0 for _, change, _ in cells)
     found: Rows = {}
     for x, change, p in cells:

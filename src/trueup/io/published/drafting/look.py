@@ -1,4 +1,4 @@
-"""Location of tables in a file or sheet, with header rows above and notes below."""
+"""Search for the tables in a file or sheet, with header rows above them and notes below."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_ROWS = 200_000
 
 
 class _Layout(NamedTuple):
-    """The rows of a file or sheet, and where its table stands.
+    """The rows of a file or sheet, and the position of the table in them.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class _Layout(NamedTuple):
         return _columns(header, body, point=self.divided == ",", named=named)
 
     def table(self, columns: list[SeenColumn], *, headless: bool) -> list[SeenTable]:
-        """Return the table that some columns are, with the texts above and below all tables; none if nothing is counted."""
+        """Return the table that has the given columns, or an empty list if these have no values."""
         titles = texts_of((*self.rows[: self.top], *self.rows[self.last + 1 :]), self.divided)
         return _some(sorted_out(self.name, self.sheet, titles, columns, headless=headless))
 
@@ -86,7 +86,7 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
 
 
 def _below_each_other(layout: _Layout) -> list[SeenTable]:
-    """Return the tables that stand below each other, each with its heading; none if the rows are one table."""
+    """Return the tables that stand one below the other, or an empty list if there is a single table."""
     rows, pairs, bottom, last = layout.rows, layout.pairs, layout.bottom, layout.last
     filled = max(at for at, row in enumerate(rows) if any(row)) + 1
     found = []
@@ -103,7 +103,7 @@ def _below_each_other(layout: _Layout) -> list[SeenTable]:
 
 
 def _in_one_block(layout: _Layout, source: Any) -> list[SeenTable]:
-    """Return the tables of rows that stand in one block, with indents and with the headings of groups of rows."""
+    """Return the tables of rows without gaps, with indents and the headings of groups of rows."""
     rows, header = layout.rows, layout.rows[layout.top : layout.bottom]
     heads = _headings(layout)
     if heads == [] and header:  # what looked like a heading is the header's last row
@@ -127,7 +127,7 @@ def _in_one_block(layout: _Layout, source: Any) -> list[SeenTable]:
 
 
 def _headings(layout: _Layout) -> list[int] | None:
-    """Return the rows that head groups of rows; None if they are places, whose values stand below each."""
+    """Return the numbers of the rows that are headings of groups, or None if the rows name places."""
     rows, first, last = layout.rows, layout.first, layout.last
     heads = [at for at in range(first, last) if 0 <= lone_cell(rows[at]) < values_from(rows[first])]
     if not heads:
@@ -146,7 +146,7 @@ def _in_parquet(source: Any, name: str) -> list[SeenTable]:
 
 
 def _indents(raw: Sequence[Row]) -> dict[str, str]:
-    """Return the indents of the names in the first columns, if they differ within a column."""
+    """Return the indents of the names in the first columns of a table, if these differ."""
     found: dict[str, str] = {}
     for k in range(3):
         cells = [row[k] for row in raw if k < len(row) and row[k].strip()]
@@ -160,7 +160,7 @@ def _some(table: SeenTable | None) -> list[SeenTable]:
 
 
 def best_rows(source: Any, sheet: str | None) -> tuple[list[Row], str | None]:
-    """Return the rows of a file, read with the delimiter that gives most cells, and this delimiter."""
+    """Return the rows of a file, read with the delimiter that gives most cells, and that delimiter."""
     best: list[Row] = []
     divided = None
     for delimiter in delimiters_of(source):
@@ -171,7 +171,7 @@ def best_rows(source: Any, sheet: str | None) -> tuple[list[Row], str | None]:
 
 
 def texts_of(rows: Iterable[Row], divided: str | None = None) -> str:
-    """Return the text of rows outside the tables, one line for each row."""
+    """Return the text of rows outside the tables, with one line for each row."""
     sign = f"{divided} " if divided in (",", ";") else "; "
     lines = [list(filter(None, row)) for row in rows if any(row)]
     return "\n".join((": " if len(line) == 2 and is_code(line[0]) else sign).join(line) for line in lines)
@@ -184,7 +184,7 @@ def _filled(rows: Sequence[Row]) -> int:
 
 
 def _side_by_side(columns: list[SeenColumn]) -> list[list[SeenColumn]]:
-    """Return the columns of each table when several tables with the same header stand side by side."""
+    """Return the columns of each of several tables with the same header that stand side by side."""
     names = [column.path for column in columns]
     for width in range(2, len(names) // 2 + 1):
         if (

@@ -1,4 +1,4 @@
-"""Lists of places and their parents in files of their own, for tables that name places by codes alone."""
+"""Lists of places and their parents in separate files, for tables that name places by codes alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trueup.model.tree import Tree
 
 
 def places_looked_up(files: Sequence[str | Path], seen: Sequence[SeenTable]) -> PlacesAbove | None:
-    """Return parents of the places in the longest table, from a file that lists each of them once; None if there is none."""
+    """Return the parents of the places in the longest table from another file, or None."""
     longest = max(seen, key=lambda table: len(table.values[0].texts))
     if len(longest.places) != 1:
         return None
@@ -40,7 +40,7 @@ def places_looked_up(files: Sequence[str | Path], seen: Sequence[SeenTable]) -> 
 
 
 def _with_named_root(listed: PlacesAbove, seen: Sequence[SeenTable]) -> PlacesAbove:
-    """Name the top place of a list by the code that a table of the whole area alone gives it."""
+    """Return a list of places whose top place has the code by which another table names the whole area."""
     names = {
         key.held[0]
         for table in seen
@@ -56,7 +56,7 @@ def _with_named_root(listed: PlacesAbove, seen: Sequence[SeenTable]) -> PlacesAb
 
 
 def _pointed(table: SeenTable, places: set[str], columns: Sequence[SeenColumn]) -> PlacesAbove | None:
-    """Return parents of a table's places from a list that names each place's parent by code or name; None if it does not."""
+    """Return the parents of a table's places from a list that has a column of parents, or else None."""
     for own, above in permutations(columns, 2):
         listed = [row for row, code in enumerate(own.texts) if code in places]
         if len(listed) != len(places) or len({own.texts[row] for row in listed}) < len(places):
@@ -83,7 +83,7 @@ def _pointed(table: SeenTable, places: set[str], columns: Sequence[SeenColumn]) 
 
 
 def _names_of(codes: Sequence[str], columns: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Return codes by name: each code itself, and each other name in the list that belongs to one code."""
+    """Return the code of each name in a list of places, where every code is also a name of itself."""
     titles = [(title.casefold(), code) for column in columns for title, code in zip(column, codes) if title]
     times = Counter(title for title, _ in titles)
     return {title: code for title, code in titles if times[title] == 1} | {
@@ -92,7 +92,7 @@ def _names_of(codes: Sequence[str], columns: Sequence[Sequence[str]]) -> dict[st
 
 
 def _place_in(text: str, own: str, names: Mapping[str, str]) -> str:
-    """Return the code of the other place that a text names; empty if it names none or several."""
+    """Return the code of the other place that a text names, or an empty text if this is not clear."""
     words = re.findall(r"[\w.'’-]+", text.casefold())
     for size in range(min(len(words), 6), 0, -1):
         grams = (" ".join(words[at : at + size]) for at in range(len(words) - size + 1))
@@ -102,7 +102,7 @@ def _place_in(text: str, own: str, names: Mapping[str, str]) -> str:
 
 
 def with_listed_places(table: SeenTable, places: frozenset[str]) -> SeenTable:
-    """Use as places the only key column that holds listed places alone, unless the column of places does so already."""
+    """Return a table in which the column of listed places is the column of places."""
     keys = [*table.places, *table.attributes]
     listed = [key for key in keys if _are_listed(key, places)]
     if len(listed) != 1 or any(_are_listed(key, places) for key in table.places[-1:]):
@@ -119,7 +119,7 @@ def _are_listed(key: SeenColumn, places: frozenset[str]) -> bool:
 
 
 def without_list(seen: Sequence[SeenTable], listed: PlacesAbove) -> tuple[list[SeenTable], list[str]]:
-    """Leave out the table that is a list of places; return the other tables and a note."""
+    """Return the tables without those that are a list of places, and notes on these."""
     counted = {column.name for column in listed.table.values}
     told = {place for place, above in listed.rows if above}
     lists = [
@@ -148,7 +148,7 @@ def _columns_of(file: str | Path) -> list[SeenColumn]:
 
 
 def _levels(own: SeenColumn, columns: Sequence[SeenColumn], others: Sequence[set[str]]) -> list[SeenColumn]:
-    """Return the columns of higher levels, fine before coarse, without columns that pair off with one already taken."""
+    """Return the columns of a list that name higher levels, from fine to coarse."""
     coarse = [c for c in columns if "" not in c.texts and 1 < len(set(c.texts)) <= 0.7 * len(own.texts)]
     coarse.sort(key=lambda c: (-len(set(c.texts)), not any(held <= set(c.texts) for held in others)))
     found: list[SeenColumn] = []

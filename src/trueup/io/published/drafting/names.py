@@ -1,4 +1,4 @@
-"""Names for attributes, suggested by the attribute values."""
+"""Names for attributes, suggested by their values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_WHICH = re.compile(
 
 
 def name_of(values: Sequence[str]) -> str:
-    """Return a name for an attribute with these values; 'category' if the values do not suggest one.
+    """Return a name for the attribute that has some values; 'category' if they suggest none.
 
     Examples
     --------
@@ -56,7 +56,7 @@ _TWO_NAMES = re.compile(r"([^\W\d_]+)(?:\s+[^\W\d_]{1,3}\.?\s+|\s*[/+&,]\s*|[-â€
 
 
 def joined_names(text: str) -> tuple[str, ...]:
-    """Return the two names that a text joins by a word, or two capital letters; empty for any other text.
+    """Return the two names that a text such as "Men and women" joins; empty for any other text.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def joined_names(text: str) -> tuple[str, ...]:
 
 
 def rest_of_names(whole: str, part: str) -> str:
-    """Return the other name if a total's label joins two names, of which one is the part's; otherwise an empty text.
+    """Return the other name if a total's label joins two names, one of them given; otherwise an empty text.
 
     Examples
     --------
@@ -93,7 +93,7 @@ _OVER = re.compile(
 
 
 def overlapping(values: Sequence[str]) -> list[str]:
-    """Return age groups that overlap other groups; a group made up of the others does not count.
+    """Return the age groups that overlap others, without those that others make up exactly.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def overlapping(values: Sequence[str]) -> list[str]:
 
 
 def ages_within(values: Sequence[str], held: Sequence[str]) -> dict[str, list[str]]:
-    """Return, for each age group, the other groups that lie within it.
+    """Return, for each age group, the other age groups that lie within it.
 
     Examples
     --------

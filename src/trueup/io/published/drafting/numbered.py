@@ -1,4 +1,4 @@
-"""Columns of whole numbers that are not counts: levels, list numbers, row numbers, and codes that identify rows."""
+"""Columns of whole numbers that are not counts: levels, row numbers, and codes that identify rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trueup.io.published.perturbed.notes import carried_keys
 def without_formal(
     keys: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[list[SeenColumn], list[SeenColumn]]:
-    """Leave out value columns that only repeat, as numbers, a level or list that the keys already state."""
+    """Return the value columns without those that only repeat as a number what the keys state."""
     rows = len(values[0].texts)
     ways = [[*zip(*(map(_form, key.texts) for key in keys))], *(key.texts for key in keys)]
     ways = [way for way in ways if rows >= max(6, 3 * len(set(way)))]
@@ -30,7 +30,7 @@ def without_formal(
 
 
 def crossing_keys(every: Sequence[SeenColumn]) -> list[SeenColumn]:
-    """Return the first columns if each repeats and together they identify the rows; otherwise an empty list.
+    """Return the first columns if these alone identify the rows, else an empty list.
 
     Counts do not cross with earlier columns, so as many rows as combinations, or half as many, show that all are keys.
     """
@@ -47,13 +47,13 @@ def crossing_keys(every: Sequence[SeenColumn]) -> list[SeenColumn]:
 
 
 def _numbers_names(column: SeenColumn, names: SeenColumn) -> bool:
-    """Return True if most texts of a column are numbers, and another one names each of them in words."""
+    """Return True if most texts of a column are numbers, each of which another column states in words."""
     words = not any(map(is_number, names.held))
     return words and are_alike(column, names) and 2 * sum(map(is_number, column.held)) > len(column.held)
 
 
 def counts_rows(every: Sequence[SeenColumn]) -> bool:
-    """Return True if the first column numbers the rows from 0 or 1, and later columns identify the rows."""
+    """Return True if the first column numbers the rows, which later columns identify without it."""
     texts = every[0].texts if every else []
     if not any(texts == [str(k + first) for k in range(len(texts))] for first in (0, 1)):
         return False
@@ -64,7 +64,7 @@ def counts_rows(every: Sequence[SeenColumn]) -> bool:
 def without_numbers_of_rows(
     keys: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[list[SeenColumn], list[SeenColumn]]:
-    """Leave out value columns that only number the rows, if keys identify the rows without them."""
+    """Return the value columns without those that only number the rows."""
     numbered = []
     apart = any(len(set(key.texts)) == len(key.texts) for key in keys) or told_rows(keys) == len(
         values[0].texts
@@ -85,7 +85,7 @@ def _repeats(column: SeenColumn) -> bool:
 
 
 def _has_one_width(column: SeenColumn) -> bool:
-    """Return True if codes have equal lengths and all differ."""
+    """Return True if the codes in a column are all different and equally long."""
     return (
         len(set(column.held)) == len(column.held)
         and len({*map(len, column.held)}) == 1 < len(column.held[0]) - 1
@@ -93,7 +93,7 @@ def _has_one_width(column: SeenColumn) -> bool:
 
 
 def _rises(column: SeenColumn) -> bool:
-    """Return True if a column numbers its rows from 1, or holds codes of three or more digits that rise from row to row."""
+    """Return True if a column numbers its rows from 1, or contains long codes that rise from row to row."""
     if len(column.texts) < 6 or not all(re.fullmatch(r"\d{1,12}", text) for text in column.texts):
         return False
     numbers = [*map(int, column.texts)]
@@ -102,14 +102,14 @@ def _rises(column: SeenColumn) -> bool:
 
 
 def _form(text: str) -> int:
-    """Return the length of a text if it is a code, 0 if it is blank, or -1 if it is words."""
+    """Return the length of a text if it is a code, 0 if it is blank, or -1 if it has words."""
     return len(text) if not text or (any(map(str.isdigit, text)) and " " not in text) else -1
 
 
 def with_numbered_keys(
     keys: list[SeenColumn], periods: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[list[SeenColumn], list[SeenColumn]]:
-    """Treat the first columns of whole numbers as keys if only then all rows have different keys."""
+    """Return the columns with the first ones of whole numbers as keys, if the rows need them to differ."""
     # A few names that repeat are no reason to take counts, which differ from row to row, for codes.
     few = told_rows(keys) < 0.8 * len(values[0].texts)
     for count in range(len(values)):

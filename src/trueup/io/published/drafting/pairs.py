@@ -1,4 +1,4 @@
-"""Relations of key columns: in a table, which ones identify rows or label others; and among tables, which are of one name."""
+"""Relations among key columns: which columns label others, and which columns of two tables are the same."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _LABEL = re.compile(
 
 
 def determines_key(fine: SeenColumn, coarse: SeenColumn) -> bool:
-    """Return True if each value of a column occurs with one value of another, apart from blanks and totals."""
+    """Return True if each value of one column occurs with a single value of another, except in totals."""
     pairs = named_pairs(fine, coarse)
     return len(pairs) == len({a for a, _ in pairs}) and bool(pairs)
 
 
 def named_pairs(fine: SeenColumn, coarse: SeenColumn) -> set[tuple[str, str]]:
-    """Return the pairs of values of two columns that occur together in a row, without blanks and totals."""
+    """Return the pairs of values that occur together in two columns, without blanks and totals."""
     pairs = zip(fine.texts, coarse.texts)
     return {(a, b) for a, b in pairs if a and b and not TOTAL.fullmatch(a) and not TOTAL.fullmatch(b)}
 
@@ -32,7 +32,7 @@ def are_alike(one: SeenColumn, other: SeenColumn) -> bool:
 
 
 def told_rows(keys: list[SeenColumn]) -> int:
-    """Return the number of different rows that some key columns distinguish."""
+    """Return the number of different combinations of keys among the rows."""
     return len(set(zip(*(key.texts for key in keys))))
 
 
@@ -42,7 +42,7 @@ def pairs_of(columns: list[SeenColumn]) -> Iterator[tuple[SeenColumn, SeenColumn
 
 
 def without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
-    """Leave out columns equivalent to another one, keeping codes rather than names; return the others and notes."""
+    """Return the key columns without those that only repeat others in words, and notes on these."""
     kept, ignored = list(columns), []
     for one, other in pairs_of(columns):
         if one in kept and other in kept and (_say_the_same(one, other, columns) or _names_codes(one, other)):
@@ -60,7 +60,7 @@ def without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[st
 
 
 def _say_the_same(one: SeenColumn, other: SeenColumn, columns: list[SeenColumn]) -> bool:
-    """Return True if the values of two columns correspond one to one, everywhere or within each larger place."""
+    """Return True if the values of two columns correspond one to one, everywhere or in each larger place."""
     parts = [
         (a, b) for a, b in zip(one.texts, other.texts) if (a or not one.blank) and (b or not other.blank)
     ]
@@ -90,7 +90,7 @@ def _say_the_same(one: SeenColumn, other: SeenColumn, columns: list[SeenColumn])
 
 
 def _names_codes(one: SeenColumn, other: SeenColumn) -> bool:
-    """Return True if one column labels the codes in another column that holds all levels, without being a level itself."""
+    """Return True if one column names the codes of all levels in another column."""
     label, code = sorted((one, other), key=lambda c: len(set(c.held)))
     lengths = code_lengths(sorted(set(code.held)))
     if not lengths or len(set(code.texts)) < len(code.texts) or len(set(label.held)) < 2:
@@ -114,7 +114,7 @@ def _wordy(column: SeenColumn) -> tuple[float, float]:
 
 
 def with_attributes_of_others(table: SeenTable, seen: Sequence[SeenTable]) -> SeenTable:
-    """Treat the places of a table as an attribute if other tables have them as attribute values and none as places."""
+    """Return a table whose places become attribute values if other tables have them as such."""
     others = [other for other in seen if other is not table]
     if len(table.places) != 1 or any(
         are_of_one_level(table.places[0], place) for other in others for place in other.places
@@ -131,7 +131,7 @@ def with_attributes_of_others(table: SeenTable, seen: Sequence[SeenTable]) -> Se
 
 
 def by_nested_codes(seen: Sequence[SeenTable]) -> list[SeenTable]:
-    """Name places by nested codes that stand beside names, if the codes of several tables form levels."""
+    """Return the tables with nested codes instead of names for places, if the codes form levels."""
     beside = [
         {
             key.name: key
@@ -158,7 +158,7 @@ def by_nested_codes(seen: Sequence[SeenTable]) -> list[SeenTable]:
 
 
 def _named_by(table: SeenTable, own: SeenColumn, other: SeenColumn) -> SeenTable:
-    """Replace the column that names places or an attribute by another column whose values pair off with it."""
+    """Return a table in which another column of labels replaces the column of a place or an attribute."""
     ignored = [said for said in table.ignored if not said.startswith(f"column '{other.name}' ")]
     ignored.append(f"column '{own.name}' names what the other keys say, and is left out")
     places, attributes = (
@@ -169,7 +169,7 @@ def _named_by(table: SeenTable, own: SeenColumn, other: SeenColumn) -> SeenTable
 
 
 def by_one_name(seen: Sequence[SeenTable]) -> list[SeenTable]:
-    """Name a table's places by a column of labels, if another table has only these labels and none has the codes."""
+    """Return the tables with one kind of name for places, where some have codes and others have labels."""
     alone = [column for table in seen for column in table.places[-1:] if not table.labels]
     found = []
     for table in seen:
@@ -202,7 +202,7 @@ def named_whole(column: SeenColumn) -> str | None:
 
 
 def by_one_attribute(seen: Sequence[SeenTable], undecided: list[str]) -> list[SeenTable]:
-    """Name an attribute by another column that pairs off with it, if another table names the attribute that way."""
+    """Return the tables with one kind of name for each attribute that several tables have."""
     found = list(seen)
     for at, table in enumerate(found):
         others = [a for k, other in enumerate(found) if k != at for a in other.attributes]
@@ -217,7 +217,7 @@ def by_one_attribute(seen: Sequence[SeenTable], undecided: list[str]) -> list[Se
 
 
 def _is_one(one: SeenColumn, other: SeenColumn) -> bool:
-    """Return True if two columns hold one attribute: they have the same name and some values in common."""
+    """Return True if two columns contain the same attribute, by their name and by common values."""
     named = [
         {text.casefold() for text in column.held if not TOTAL.fullmatch(text)} for column in (one, other)
     ]
@@ -225,7 +225,7 @@ def _is_one(one: SeenColumn, other: SeenColumn) -> bool:
 
 
 def _in_a_copy(table: SeenTable, own: SeenColumn, same: SeenColumn, seen: Sequence[SeenTable]) -> str:
-    """Return a note that tells how to edit a copy if one table names an attribute by codes, another by labels."""
+    """Return a note on how to edit a copy if one table has codes for an attribute and another has labels."""
     file = next(other.file for other in seen if any(_is_one(same, a) for a in other.attributes))
     pairs = dict(zip(same.texts, own.texts))
     words = ", ".join(f"'{value}' for '{text}'" for text, value in pairs.items())

@@ -1,4 +1,4 @@
-"""Several tables below each other in one file or sheet, each with its own heading or header."""
+"""Several tables one below the other in a file or sheet, each with a heading or header of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def numeric_cells(row: Row) -> set[int]:
 
 
 class Panel(NamedTuple):
-    """One of several tables in a file.
+    """One of several tables that stand one below the other in a file.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Panel(NamedTuple):
 
 
 def panels_of(rows: Sequence[Row], bottom: int, last: int) -> list[Panel]:
-    """Return the tables that stand below each other; empty if the rows below the header form one table.
+    """Return the tables that stand one below the other; empty if the rows form a single table.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def panels_of(rows: Sequence[Row], bottom: int, last: int) -> list[Panel]:
 
 
 def panels_below_pairs(rows: Sequence[Row]) -> list[Panel]:
-    """Return tables with the same header that stand below rows of a name and a text; empty unless there are several.
+    """Return the tables with the same header below rows of a name and a text; empty unless several.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def panels_below_pairs(rows: Sequence[Row]) -> list[Panel]:
 
 
 def _pairs_above(rows: Sequence[Row], at: int) -> tuple[list[tuple[str, str]], int]:
-    """Return pairs of name and text from the rows just above a row, and the number of the first such row."""
+    """Return the pairs of a name and a text just above a row, and the number of the first such row."""
     found: list[tuple[str, str]] = []
     while at > 0 and (pair := _pair(rows[at - 1])) is not None:
         found = [pair] * any(pair) + found
@@ -115,7 +115,7 @@ def _pairs_above(rows: Sequence[Row], at: int) -> tuple[list[tuple[str, str]], i
 
 
 def _pair(row: Row) -> tuple[str, str] | None:
-    """Return the only two cells of a row as name and text; blank texts for a blank row, None for any other row."""
+    """Return the only two cells of a row as a name and a text, or None for any other row."""
     held = [cell for cell in row if cell.strip(":")]
     named = bool(held) and ":" in held[0]  # else a name and a number are a row of a table
     if len(held) == 1 and named:
@@ -127,7 +127,7 @@ def _pair(row: Row) -> tuple[str, str] | None:
 
 
 def _names(row: Row, header: Row, below: Sequence[Row]) -> bool:
-    """Return True if a row is a further header: it begins like the first one, or names columns of numbers."""
+    """Return True if a row is the header of a further table."""
     names = [cell for cell in row[1:] if cell]
     held = {cell for other in below for cell in other[1:]}
     numbers = numeric_cells(below[0]) if below else set[int]()
@@ -136,6 +136,6 @@ def _names(row: Row, header: Row, below: Sequence[Row]) -> bool:
 
 
 def _heading(rows: Sequence[Row], bottom: int) -> str:
-    """Return the text of the last nonblank row above the first header; empty if there is none."""
+    """Return the text of the last nonblank row above the first header of a file."""
     above = next((row for row in reversed(rows[: max(bottom - 1, 0)]) if any(row)), [])
     return next(filter(None, above), "")

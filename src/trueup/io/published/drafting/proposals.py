@@ -1,4 +1,4 @@
-"""Rows that may hold sums of other rows, as codes, indents, kinds, order or neighbouring columns suggest."""
+"""Proposals of the rows that are sums of other rows, by codes, indents, kinds, order or nearby columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ZEROS = re.compile(r"\w")
 
 
 def indent_of(text: str) -> str:
-    """Return the blanks or marks that indent a name.
+    """Return the blanks or marks before a name that indent it.
 
     Examples
     --------
@@ -43,14 +43,14 @@ def indent_of(text: str) -> str:
 
 
 def depths_of(indents: Sequence[str]) -> list[int]:
-    """Return depths of names from their indents: the number of blanks, or the order in which marks first occur."""
+    """Return the depths of names in an outline, from the indents before them."""
     kinds = list(dict.fromkeys(indents))
     blank = not any(indent.strip() for indent in kinds)
     return [len(indent) if blank else kinds.index(indent) for indent in indents]
 
 
 def parents_of(depths: Sequence[int]) -> list[int]:
-    """Return the row above each row in the hierarchy: the last earlier one with less depth, or -1.
+    """Return the parent of each row in an outline, given the depths of all rows; -1 for none.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def parents_of(depths: Sequence[int]) -> list[int]:
 def proposed(
     names: Sequence[str], beside: Sequence[SeenColumn], indents: Mapping[str, str]
 ) -> list[list[int]]:
-    """Return all proposals of a parent row for each row that names and neighbouring columns suggest.
+    """Return proposals of the parent of every row, suggested by names and by neighbouring columns.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def proposed(
 
 
 def by_codes(codes: Sequence[str], form: Callable[[str], str] = _FORMS[0]) -> list[int]:
-    """Return, for each row, the row with the longest other code that begins its code; -1 if there is none."""
+    """Return, for each row, the row whose code is the longest prefix of its code; -1 if there is none."""
     formed = [form(code) for code in codes]
     if len(set(formed)) < len(formed) or "" in formed:
         return [-1] * len(codes)
@@ -107,7 +107,7 @@ def by_codes(codes: Sequence[str], form: Callable[[str], str] = _FORMS[0]) -> li
 
 
 def _by_zeros(codes: Sequence[str]) -> Iterator[list[int]]:
-    """Yield parents of rows with codes of equal length that end in zeros: 3100 contains 3104, and 0000 contains both.
+    """Yield proposals of parents by codes that end in zeros, as 3100 contains 3104.
 
     A level ends behind a sign if codes that go on behind it have zeros there in a code above, two of three at least. Ways that
     leave one or two of these levels out are proposed, too: a code that ends in 0 by chance, as 20, is not above 21.
@@ -126,28 +126,28 @@ def _by_zeros(codes: Sequence[str]) -> Iterator[list[int]]:
 
 
 def _ends_level(above: Mapping[str, str]) -> bool:
-    """Return True if most codes without the last characters are codes as well."""
+    """Return True if most codes, shortened by the last characters, are codes as well."""
     begun = {short for code, short in above.items() if short != code}
     held = begun & {*above}
     return 3 * len(held) >= 2 * len(begun) > 0
 
 
 def _shape(code: str) -> str:
-    """Return the letters before a code's digits and the code's length; empty for words."""
+    """Return the letters before the digits of a code, and the code's length; empty for words."""
     if not any(map(str.isdigit, code)) or " " in code:
         return ""
     return re.sub(r"\d.*", "", code) + str(len(code))
 
 
 def _words(names: Sequence[str], at: int) -> list[str]:
-    """Return the first or last word of each name, or an empty text if no other name shares it."""
+    """Return the first or last word of each name if other names share it, else an empty text."""
     words = [name.split()[at] if " " in name else name[at] if not name.isascii() else "" for name in names]
     times = Counter(words)
     return [word if times[word] > 1 else "" for word in words]
 
 
 def _by_kinds(kinds: Sequence[str]) -> Iterator[list[int]]:
-    """Yield proposals of parent rows by the kinds of rows, with rarer kinds above more frequent ones."""
+    """Yield proposals of parents by kinds of rows, with rarer kinds above more frequent ones."""
     times = Counter(kinds)
     if not 1 < len(times) <= MOST_KINDS or len(times) == len(kinds):
         return
@@ -162,13 +162,13 @@ def _by_kinds(kinds: Sequence[str]) -> Iterator[list[int]]:
 
 
 def _by_depths(depths: Sequence[int]) -> list[list[int]]:
-    """Return parents of rows by depth in two ways: parts below their total, and parts above it."""
+    """Return two proposals of parents by depth: totals above their parts, and totals below them."""
     back = parents_of(depths[::-1])[::-1]
     return [parents_of(depths), [len(depths) - 1 - row if row >= 0 else -1 for row in back]]
 
 
 def _by_pointers(above: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Return, for each row, the row that a column names as its parent; empty if most texts name no row."""
+    """Return the row that a column names as the parent of each row; empty if most texts name no row."""
     rows = {name: row for row, name in enumerate(names)}
     found = [rows.get(text, -1) for text in above]
     found = [-1 if parent == row else parent for row, parent in enumerate(found)]
@@ -186,7 +186,7 @@ def _is_circular(parents: Sequence[int]) -> bool:
 
 
 def _by_groups(beside: Sequence[SeenColumn], rows: int, *, last: bool) -> list[int]:
-    """Propose as parent the first or last of the rows that have the same text in a neighbouring column."""
+    """Return proposals of parents by a neighbouring column, whose groups have their total first or last."""
     parents = [-1] * rows
     for key in sorted(beside, key=lambda key: len(set(key.texts))):
         heads: dict[str, int] = {}
@@ -202,7 +202,7 @@ def _by_groups(beside: Sequence[SeenColumn], rows: int, *, last: bool) -> list[i
 
 
 def by_sums(numbers: RowNumbers) -> Iterator[list[int]]:
-    """Yield proposals of parent rows in which the numbers of each total equal the sums of neighbouring rows.
+    """Yield proposals of parents in which the numbers of each total are sums of neighbouring rows.
 
     The rows that hold no sum have to lie in some that do, all of them. Ways are yielded in which a row with the numbers of
     the one beside it is its only part, too.
@@ -217,7 +217,7 @@ def by_sums(numbers: RowNumbers) -> Iterator[list[int]]:
 def _heaped(
     numbers: RowNumbers, order: Iterable[int], *, alone: bool = False
 ) -> tuple[dict[int, int], list[int]]:
-    """Return the parent of every row in a sum, and the rows in no sum, for a table whose totals follow their parts.
+    """Return the parents of rows and the rows without a parent, if each total follows its parts.
 
     A part may be `alone` where it has the numbers of the row that holds it.
     """

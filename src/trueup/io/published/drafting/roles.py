@@ -1,4 +1,4 @@
-"""Roles of a table's columns (places, attributes, values), and the rows and columns that one spec describes.
+"""Roles of a table's columns (places, attributes, values), and the rows that one spec describes.
 
 One file: which rows a spec describes depends on the roles of columns, and these on the rows.
 """
@@ -39,7 +39,7 @@ from trueup.io.published.perturbed.notes import carried_keys
 
 
 class _Sheet(NamedTuple):
-    """The file and sheet of a table, the texts around it, and whether it has no header."""
+    """The file and sheet of a table, the texts around it, and True if it has no header."""
 
     file: str
     sheet: str | None
@@ -51,7 +51,7 @@ class _Sheet(NamedTuple):
 
 
 class _Sorted(NamedTuple):
-    """Columns by role: keys, values, columns of numbers that only number the rows or what keys say, and notes."""
+    """Columns of a table sorted into keys, values, and numbers that repeat what the keys state."""
 
     keys: list[SeenColumn]
     values: list[SeenColumn]
@@ -62,7 +62,7 @@ class _Sorted(NamedTuple):
 def sorted_out(
     file: str, sheet: str | None, titles: str, every: list[SeenColumn], *, headless: bool
 ) -> SeenTable | None:
-    """Return a table with its columns sorted by role; None if no column holds values."""
+    """Return a table whose columns are sorted by role, or None if no column contains values."""
     own = _Sheet(file, sheet, titles, headless)
     if counts_rows(every):
         table = own.sorted(every[1:])
@@ -80,7 +80,7 @@ def sorted_out(
 
 
 def _without_numbering(every: list[SeenColumn], roles: Roles) -> _Sorted:
-    """Return keys and values without columns that number rows or what keys say, or that mark values."""
+    """Return keys and values without columns that number the rows or mark values, and notes."""
     keys, values, ignored = one_value(roles.keys, roles.values)
     coded = [c for c in roles.values if c not in values and c not in keys]
     values, formal = without_formal([*keys, *coded], values)
@@ -99,7 +99,7 @@ def _without_numbering(every: list[SeenColumn], roles: Roles) -> _Sorted:
 def _of_some_rows(
     own: _Sheet, every: list[SeenColumn], some: SomeRows, whole: Mapping[int, SeenColumn]
 ) -> SeenTable | None:
-    """Return the table of the rows that a spec describes, with the keys that are filled from above."""
+    """Return a table restricted to the rows that a spec describes, with notes on the others."""
     rest = [
         each._replace(texts=whole.get(id(each), each).texts)
         for each in every
@@ -142,13 +142,13 @@ def _said_of_period(column: SeenColumn) -> str:
 
 
 def _with_totals(keys: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
-    """Return keys that are blank where they say a total, and notes; one column of places and values becomes two."""
+    """Return the keys with blanks in place of words for totals, and notes."""
     keys = _parted(keys[0]) if len(keys) == 1 else keys
     return _with_named_totals([_of_zeros(key._replace(texts=_summed(key.texts))) for key in keys])
 
 
 def _without_wholes(values: list[SeenColumn], titles: str) -> tuple[list[SeenColumn], list[str]]:
-    """Leave out columns that others are counted among, by their names; return the others and notes."""
+    """Return the value columns without those that, by their names, contain others, and notes."""
     beside = [c for c in values if BESIDE.fullmatch(c.name)] if len(values) > 1 else []
     if len(beside) == len(values) or summing(values, titles) in beside:
         return values, []
@@ -159,7 +159,7 @@ def _without_wholes(values: list[SeenColumn], titles: str) -> tuple[list[SeenCol
 
 
 def _with_errors(table: SeenTable, roles: Roles) -> SeenTable:
-    """Add the columns of errors beside a table's values."""
+    """Return a table with the columns of errors that stand beside its values."""
     said = "a law of normal noise is taken"
     said += "; whether margins are of 90 % is not told" if "margin" in roles.kind else ""
     numbers = [x for column in table.values for x in column_numbers(column) if x is not None]
@@ -179,7 +179,7 @@ def _with_errors(table: SeenTable, roles: Roles) -> SeenTable:
 
 
 def _parted(column: SeenColumn) -> list[SeenColumn]:
-    """Split a column in which each place is followed by the same attribute values into two columns."""
+    """Split a column in which the same attribute values follow each place into two columns."""
     times = Counter(column.texts)
     values = {text for text, often in times.items() if often > 1}
     places = len(times) - len(values)
@@ -200,7 +200,7 @@ def _parted(column: SeenColumn) -> list[SeenColumn]:
 
 
 def _filled(keys: list[SeenColumn], rows: int) -> list[SeenColumn]:
-    """Fill blanks in keys with the key above if all rows are then identified; otherwise return an empty list."""
+    """Return keys in which blanks take the key above, or an empty list unless this identifies all rows."""
     carried_on = carried_keys([key.texts for key in keys])
     filled = [key._replace(texts=texts) for key, texts in zip(keys, carried_on)]
     asked = told_rows(filled) > told_rows(keys) or _is_outline(keys)
@@ -208,7 +208,7 @@ def _filled(keys: list[SeenColumn], rows: int) -> list[SeenColumn]:
 
 
 def _is_outline(keys: list[SeenColumn]) -> bool:
-    """Return True if each row has one key among the columns with blanks, so that keys form an outline."""
+    """Return True if key columns form an outline, in which each row has a key in one column."""
     rows = list(zip(*(key.texts for key in keys if "" in key.texts)))
     if not rows or any(sum(map(bool, row)) != 1 for row in rows):
         return False
@@ -217,12 +217,12 @@ def _is_outline(keys: list[SeenColumn]) -> bool:
 
 
 def _summed(texts: list[str]) -> list[str]:
-    """Return keys without words that mark a total: "East Total" becomes "East"."""
+    """Return keys without words that mark a total, so that "East Total" becomes "East"."""
     return without_word_of_sum(np.array(texts, object), ()).tolist()
 
 
 def _of_zeros(column: SeenColumn) -> SeenColumn:
-    """Return a column of codes in which the code of zeros, which stands for the total, is blank."""
+    """Return a column of codes in which a code of zeros, which marks the total, is blank."""
     zeros = next((text for text in column.held if not text.strip("0") and len(text) > 1), "")
     if (
         not zeros
@@ -234,7 +234,7 @@ def _of_zeros(column: SeenColumn) -> SeenColumn:
 
 
 def _with_named_totals(keys: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
-    """Blank the code of a column that another column names as the total; leave out the other one if it says nothing else."""
+    """Return the key columns with blanks for codes that another column names as the total, and notes."""
     found, left = list(keys), []
     for at, column in enumerate(keys):
         if "" in column.texts or any(map(TOTAL.fullmatch, column.held)):

@@ -1,4 +1,4 @@
-"""Rows and columns of a table that one spec describes: those of counts, and of one period."""
+"""Rows and columns of a table that one spec can describe: those with counts of one period."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trueup.io.published.drafting.sums import column_numbers
 
 
 class SomeRows(NamedTuple):
-    """Rows that a spec describes: a column, the texts of it that they have, and why the others are left out."""
+    """The rows that a spec describes, selected by the texts of a column, and why others are left out."""
 
     column: SeenColumn
     wanted: list[str]
@@ -23,7 +23,7 @@ class SomeRows(NamedTuple):
 
 
 def some_rows(keys: list[SeenColumn], periods: list[SeenColumn], values: list[SeenColumn]) -> SomeRows | None:
-    """Return the rows that the spec describes by a column of periods or measures; None if it describes all."""
+    """Return the rows that a spec describes, selected by periods or measures; None for all rows."""
     several = [column for column in periods if len(set(column.texts)) > 1]
     apart = told_rows(keys)
     for column in several if told_rows([*keys, *several]) > apart else ():
@@ -51,7 +51,7 @@ def some_rows(keys: list[SeenColumn], periods: list[SeenColumn], values: list[Se
 
 
 def _with_fractions(column: SeenColumn, values: list[SeenColumn]) -> set[str]:
-    """Return the values of a column in rows with fractions, if no other values have fractions."""
+    """Return the values of a column whose rows have fractions, such as those of rates."""
     if len(values) != 1 or any(map(TOTAL.fullmatch, column.held)):
         return set()
     numbers = column_numbers(values[0])
@@ -66,7 +66,7 @@ def _with_fractions(column: SeenColumn, values: list[SeenColumn]) -> set[str]:
 
 
 def last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenColumn], list[str]]:
-    """Split columns of values by period: return those of the last period, those of earlier ones, and notes."""
+    """Return the columns of values of the last period, those of earlier ones, and notes."""
     left: list[SeenColumn] = []
     said = []
     stems = [YEAR.sub("", column.name) for column in values]
@@ -91,19 +91,19 @@ def last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenCo
 
 
 def _undated(column: SeenColumn) -> SeenColumn:
-    """Return a column of the last year with the year removed from its name."""
+    """Return a column of the last year, with the year removed from its name."""
     name = YEAR.sub("", column.path[-1]).strip(" _-–/,.()")
     return column._replace(path=(*column.path[:-1], name or column.path[-1]))
 
 
 def restricted_to_rows(columns: list[SeenColumn], kept: list[bool]) -> list[SeenColumn]:
-    """Return columns restricted to some rows, without those that are empty there."""
+    """Return columns restricted to some rows, without columns that are empty there."""
     some = [each._replace(texts=list(compress(each.texts, kept))) for each in columns]
     return [each for each in some if each.held]
 
 
 def with_only(table: SeenTable, some: SomeRows, *, filled: bool) -> SeenTable:
-    """Return a table that says which rows it has, with notes on why and on how to keep the others."""
+    """Return a table that states which rows it has, with notes on how to read the others."""
     column, wanted = some.column, some.wanted
     inner = ages_within([v for v in column.held if v not in wanted], list(dict.fromkeys(column.held)))
     ways = way_to_keep(table, column, inner) if all(inner.values()) else []

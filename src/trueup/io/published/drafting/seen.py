@@ -1,4 +1,4 @@
-"""Columns of a published table, and the kinds of their texts: numbers, codes or totals."""
+"""Columns of a published table, and tests of whether a text is a number, code or total."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ class SeenColumn(NamedTuple):
 
     @property
     def held(self) -> list[str]:
-        """Return the column's texts without blanks."""
+        """Return the texts of the column that are not blank."""
         return [text for text in self.texts if text]
 
 
 class SeenTable(NamedTuple):
-    """A table in a file or sheet: columns by role, titles, and notes.
+    """A table in a published file or sheet, with its columns by role, its titles and its notes.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class SeenTable(NamedTuple):
     wholes: Mapping[str, str] = MappingProxyType({})
 
     def of_rows(self, kept: Sequence[bool]) -> SeenTable:
-        """Return the table restricted to the rows that a mask selects."""
+        """Return a table restricted to the rows that a mask selects."""
 
         def some(columns: Sequence[SeenColumn]) -> list[SeenColumn]:
             return [column._replace(texts=list(compress(column.texts, kept))) for column in columns]
@@ -162,7 +162,7 @@ class SeenTable(NamedTuple):
 
 
 def is_number(text: str) -> bool:
-    """Return True if a text has the form of a number."""
+    """Return True if a text is written as a number."""
     return INSTEAD.fullmatch(text) is None and (
         NUMBER_LIKE.fullmatch(text) is not None
         or re.fullmatch(r"-?\d+(\.\d+)?[eE][+-]?\d+", text) is not None
@@ -170,7 +170,7 @@ def is_number(text: str) -> bool:
 
 
 def is_code(text: str) -> bool:
-    """Return True if a text is a code that may replace a number, or a number with a mark after it."""
+    """Return True if a text is a code that may replace a number, or a number followed by a mark."""
     ways = (_MARK, INSTEAD)
     return read_interval(text) is not None or any(way.fullmatch(text) for way in ways) or is_marked(text)
 
@@ -180,7 +180,7 @@ def is_marked(text: str) -> bool:
 
 
 def explains_code(row: Sequence[str]) -> bool:
-    """Return True if a row says what a code means: it has a code, then words, and nothing else."""
+    """Return True if a row explains a code: it has a code, then words, and nothing else."""
     held = [cell for cell in row if cell]
     signs = [is_code(cell) and not is_number(without_mark(cell)) for cell in held]
     return signs == [True, False] and not is_number(held[1])

@@ -1,4 +1,4 @@
-"""Attribute values that are sums of other values: one becomes the total, and the others are left out."""
+"""Attribute values that are sums of other values, of which a draft keeps the total alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trueup.model.toml import inline_table, value_text
 
 
 class SummedGroups(NamedTuple):
-    """Values of an attribute that are sums of others.
+    """Values of an attribute that are sums of other values.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class SummedGroups(NamedTuple):
 
 
 def without_subtotals(table: SeenTable, undecided: list[str]) -> SeenTable:
-    """Leave out rows of attribute values that are sums of other values, and mark the total's rows."""
+    """Return a table without attribute values that are sums of others, and with its total marked."""
     for at in range(len(table.attributes)):
         column = table.attributes[at]  # of the rows that are left
         values = list(dict.fromkeys(column.held))
@@ -63,7 +63,7 @@ def without_subtotals(table: SeenTable, undecided: list[str]) -> SeenTable:
 
 
 def apart_by_sums(table: SeenTable) -> list[SeenTable]:
-    """Split a table in which one column holds several attributes: runs of values with equal sums are one attribute each."""
+    """Split a table in which one column contains the values of several attributes, found by equal sums."""
     for column in table.attributes:
         values = [value for value in dict.fromkeys(column.held) if not TOTAL.fullmatch(value)]
         numbers = _numbers_by_value(table, column, values)
@@ -85,7 +85,7 @@ def apart_by_sums(table: SeenTable) -> list[SeenTable]:
 def said_of_sums(
     found: SummedGroups, remedy: str = "leave its columns out of `cell`, and out of `values`", where: str = ""
 ) -> list[str]:
-    """Return notes on attribute values that are, or may be, sums of others."""
+    """Return notes on attribute values that are, or may be, sums of other values."""
     said = [
         f"'{value}'{where} is the sum of {_shown(parts)}, and is left out"
         for value, parts in found.inner.items()
@@ -98,7 +98,7 @@ def said_of_sums(
 
 
 def said_of_larger(found: SummedGroups, remedy: str) -> list[str]:
-    """Return a note on two values of which the larger may contain the other; `WHOLE` in the remedy stands for the larger."""
+    """Return a note on two attribute values of which the larger may contain the other."""
     if not found.larger:
         return []
     whole, part = found.larger
@@ -116,7 +116,7 @@ def _shown(parts: Sequence[str]) -> str:
 
 
 def summed_columns(columns: Sequence[SeenColumn], names: Sequence[str], table: SeenTable) -> SummedGroups:
-    """Return the columns of values that are sums of other columns in every row."""
+    """Return which columns of values are sums of other columns in every row."""
     numbers = row_numbers(table, columns)
     values = list(dict.fromkeys(names))
     ends = numbers.ends.transpose(1, 0, 2)
@@ -127,7 +127,7 @@ def summed_columns(columns: Sequence[SeenColumn], names: Sequence[str], table: S
 
 
 def columns_apart(columns: Sequence[SeenColumn], table: SeenTable) -> list[list[SeenColumn]]:
-    """Return the columns of each attribute, which are runs of columns with the same sums in all rows."""
+    """Return the columns of each attribute, which are runs of columns with equal sums in all rows."""
     numbers = row_numbers(table, columns)
     runs = equal_runs(numbers.ends.transpose(1, 0, 2), (numbers.base**2 - 1) / 6 + numbers.noise**2)
     return [[columns[k] for k in run] for run in runs] or [[*columns]]
@@ -167,7 +167,7 @@ MANY_CONTEXTS = 12
 
 
 def _larger(values: Sequence[str], ends: NDArray[np.float64]) -> tuple[str, ...]:
-    """Return the larger and the smaller of two values if many numbers show that one is never below the other; else empty."""
+    """Return the larger and the smaller of two values if one is never below the other; else empty."""
     if len(values) != 2 or name_of(values) == "sex":
         return ()
     known = (ends[..., 0] == ends[..., 1]).all(axis=0)
@@ -178,7 +178,7 @@ def _larger(values: Sequence[str], ends: NDArray[np.float64]) -> tuple[str, ...]
 
 
 def _joining(values: Sequence[str], ends: NDArray[np.float64]) -> list[int]:
-    """Return the value that joins the names of the other values and is not below their sum."""
+    """Return the value whose name joins those of the other values, if it may be their sum."""
     for k, value in enumerate(values):
         rest = [j for j in range(len(values)) if j != k]
         others = {values[j].casefold() for j in rest}
@@ -196,14 +196,14 @@ def _joining(values: Sequence[str], ends: NDArray[np.float64]) -> list[int]:
 
 
 def _wholes(found: Sequence[SummedValue], size: int) -> list[int]:
-    """Return the values that are sums of all values that are not sums themselves."""
+    """Return the values that are the sum of all finest values."""
     every = [each._replace(sure=True) for each in found]
     leaves = set(range(size)) - {each.value for each in every}
     return [each.value for each in every if leaves_of(every, each.value) >= leaves]
 
 
 def _numbers_by_value(table: SeenTable, column: SeenColumn, values: Sequence[str]) -> RowNumbers:
-    """Return the numbers of each value of a column, by the keys in the other columns."""
+    """Return the numbers in the rows of each value of a column, ordered by the other keys."""
     others = [key.texts for key in (*table.places, *table.attributes) if key is not column]
     keys = list(zip(*others)) if others else [()] * len(column.texts)
     contexts = {key: k for k, key in enumerate(dict.fromkeys(keys))}

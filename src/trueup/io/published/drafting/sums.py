@@ -1,4 +1,4 @@
-"""Numbers of columns, rounding bases, and noise laws that published sums rule out."""
+"""Numbers of columns, their rounding base, and tests of noise laws against published sums."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trueup.noise.perturbed import CountInterval
 
 
 def column_numbers(column: SeenColumn) -> list[float | None]:
-    """Return the number in each cell of a column, read by the convention that reads most cells; None for other texts."""
+    """Return the number in each cell of a column, or None for cells with other texts."""
     ways = []
     for by in (ENGLISH, CONTINENTAL):
         read = [None if INSTEAD.fullmatch(text) else read_number(text, by) for text in column.texts]
@@ -32,7 +32,7 @@ def column_numbers(column: SeenColumn) -> list[float | None]:
 
 
 class SumMissed(NamedTuple):
-    """A published total that no counts allowed by the law of its parts can sum to.
+    """A published total that the noise laws of the table do not allow, given its published parts.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class SumMissed(NamedTuple):
     listed: bool = False
 
     def said(self) -> str:
-        """Return a note on the contradiction and on its possible causes."""
+        """Return a note on the contradiction between total and parts, with its possible causes."""
         far = max(self.sums[0] - self.own[1], self.own[0] - self.sums[1]) > 3 + 0.1 * self.own[1]
         law = (
             "values are not exact: name their law (docs/perturbed.md lists laws, even noise from -k to k too), and where some "
@@ -85,7 +85,7 @@ def _ends(low: float, high: float) -> str:
 
 
 def sums_missed(measured: Measurements, law: str) -> SumMissed | None:
-    """Return a published total that the values of its parts contradict under the laws; None if there is none."""
+    """Return a published total that the noise laws do not allow, given its parts; None if there is none."""
     cells = measured.cells
     ends: dict[Margin, NDArray[np.float64]] = {}
     shown: dict[Margin, NDArray[np.bool_]] = {}
@@ -119,7 +119,7 @@ def sums_missed(measured: Measurements, law: str) -> SumMissed | None:
 
 
 def _levels_of_one_entry(measured: Measurements, *levels: str) -> list[str]:
-    """Return those levels that one spec entry shows, if it shows all of the given ones."""
+    """Return those of the given levels that a single entry of a spec describes, if one describes all."""
     shown: dict[str, set[str]] = {}
     for header in measured.headers:
         shown.setdefault(header.query, set()).add(header.margin.level)
@@ -133,7 +133,7 @@ _BASE = re.compile(r"(?:base(?: of)?|nearest|multiples? of|to)\s+(\d{1,4})", re.
 
 
 def base_of(found: Sequence[float], said: str) -> int | None:
-    """Return the rounding base that titles state or enough values confirm, or None."""
+    """Return the rounding base that titles state or values confirm, or None."""
     told = [int(base) for base in _BASE.findall(said) if 2 <= int(base) <= 1000] if "round" in said else []
     bases = [base for base in (1000, 100, 10, 5, 3) if all(x % base == 0 for x in found)]
     named = next((base for base in told if all(x % base == 0 for x in found)), None)

@@ -1,4 +1,4 @@
-"""Trial of a drafted spec: its tables are read by it, and what their sums say changes the spec or is noted."""
+"""Trial of a drafted spec, which is changed or annotated by what the published sums show."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CERTAIN_CHANCE, OPEN_CHANCE = 1e-3, 0.1
 
 
 class Trial(NamedTuple):
-    """A drafted spec and what its tables, read by it, say of it.
+    """A drafted spec in TOML, with the measurements that it reads and notes on them.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Trial(NamedTuple):
     kept: int = 0
 
     def noting(self, *said: str) -> Trial:
-        """Return the trial with more notes."""
+        """Return the trial with further notes."""
         return self._replace(said=(*self.said, *said))
 
 
@@ -54,7 +54,7 @@ Read = Callable[[str], Measurements]
 
 
 class Drafted(NamedTuple):
-    """A draft from which a spec was written, with its title and its law.
+    """The draft from which a spec was written, with the title and the noise law of the spec.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Drafted(NamedTuple):
     has_variances: bool
 
     def tried(self, text: str, files: Sequence[str | Path], geography: str | Path | None) -> Trial:
-        """Return the trial of a spec: it leaves out totals that were added, and names a law that sums allow."""
+        """Return the trial of a spec, changed to omit calculated totals and to name a possible noise law."""
 
         def read(spec: str) -> Measurements:
             return read_perturbed(parse_perturbed(spec), files, geography)
@@ -109,7 +109,7 @@ class Drafted(NamedTuple):
         )
 
     def _with_what_sums_say(self, trial: Trial, measured: Measurements) -> Trial:
-        """Take rounding for random where sums exclude the nearest multiples; note sums that agree, or that no law allows."""
+        """Return the trial with random rounding if sums rule out rounding to the nearest, and with notes."""
         if sums_missed(measured, NEAREST):
             nearest = rf'name = "{NEAREST}", base = (\d+), ties = "either"'
             text = re.sub(nearest, r'name = "random-rounding", base = \1', trial.text)
@@ -124,7 +124,7 @@ class Drafted(NamedTuple):
 
 
 def _read_anew(trial: Trial, read: Read) -> Trial:
-    """Return a trial with what its spec reads, or with a note on why it is refused."""
+    """Return a trial with the measurements that its spec reads, or with a note on why it is refused."""
     try:
         return trial._replace(measured=read(trial.text))
     except TrueupError as error:
@@ -132,7 +132,7 @@ def _read_anew(trial: Trial, read: Read) -> Trial:
 
 
 def _has_errors(table: SeenTable) -> bool:
-    """Return True if a table gives errors or variances beside its values."""
+    """Return True if a table has columns of errors or variances beside its values."""
     return bool(table.errors) or table.variance is not None
 
 

@@ -1,4 +1,4 @@
-"""The value of a key column that stands for the total, found by numbers despite rounding and hidden counts."""
+"""Search for the value of a key column that stands for the total, despite rounding and hidden counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WHOLE = re.compile(
 
 
 class SummingValue(NamedTuple):
-    """A value of a key column that is, or may be, the sum of the others.
+    """A value of a key column that is, or may be, the sum of the column's other values.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class SummingValue(NamedTuple):
 
 
 class _Compared(NamedTuple):
-    """One number of a value, and the range of the sum of the corresponding numbers of the other values."""
+    """One number of a possible total, with the range of the sum of the numbers that it may contain."""
 
     key: tuple[str, ...]
     own: tuple[float, float]
@@ -54,7 +54,7 @@ class _Compared(NamedTuple):
 
     @property
     def off(self) -> float:
-        """Return the distance of the number from the possible sums."""
+        """Return the distance of the number from the range of possible sums."""
         return max(self.least - self.own[1], self.own[0] - sum(high for _, high in self.parts), 0.0)
 
     @property
@@ -78,19 +78,19 @@ class _Compared(NamedTuple):
 
     @property
     def chance(self) -> float:
-        """Return the approximate probability that an unrelated number is at most as far from the sum."""
+        """Return the approximate probability that an unrelated number is as close to the sum."""
         return min(
             (self.allowed + sum(high for _, high in self.parts) - self.least) / max(self.own[0], 1), 1.0
         )
 
     def is_rounded(self, base: int) -> bool:
-        """Return True if random rounding to a base explains the distance, within four standard deviations."""
+        """Return True if random rounding explains the distance, within four standard deviations."""
         terms = len(self.parts) + 1
         return self.off <= min(terms * (base - 1), 2 * base * terms**0.5)
 
 
 def summing_value(column: SeenColumn, table: SeenTable) -> SummingValue | None:
-    """Return the value of a key column whose rows hold, or may hold, the sums of the other rows."""
+    """Return the value of a key column whose numbers are, or may be, the sums of all others."""
     values = list(dict.fromkeys(column.held))
     ends = dict.fromkeys((*(values[0], values[-1]), min(values), max(values))) if len(values) > 2 else ()
     ends = [*ends, *(value for value in values[1:-1] if _WHOLE.fullmatch(value) and value not in ends)]
@@ -106,7 +106,7 @@ def summing_value(column: SeenColumn, table: SeenTable) -> SummingValue | None:
 
 
 def _is_no_chance(column: SeenColumn, value: str, table: SeenTable) -> bool:
-    """Return True if more numbers equal sums of the others than chance explains."""
+    """Return True if a value's numbers equal sums of the others' more often than chance explains."""
     compared = list(_compared(column, value, table))
     known = [c for c in compared if c.is_known]
     return (
@@ -117,7 +117,7 @@ def _is_no_chance(column: SeenColumn, value: str, table: SeenTable) -> bool:
 
 
 def whole_keys(table: SeenTable) -> dict[str, str]:
-    """Return the keys of the row that holds the sums of all finest places, if no other place has these keys."""
+    """Return the keys of the row with the sums over all finest places, if no other place has these keys."""
     if len(table.places) == 1:
         return _whole_code(table, table.places[0])
     rows = list(zip(*([t * (not TOTAL.fullmatch(t)) for t in column.texts] for column in table.places)))
@@ -134,7 +134,7 @@ def whole_keys(table: SeenTable) -> dict[str, str]:
 
 
 def _whole_code(table: SeenTable, column: SeenColumn) -> dict[str, str]:
-    """Return the first shorter code with which no other begins, if its numbers are the sums over the longest codes."""
+    """Return the first short code whose numbers are the sums over the longest codes."""
     codes, longest = set(column.held), max(map(len, column.held), default=0)
     first = next((code for code in column.texts if len(code) < longest), "")
     others = codes - {first}
@@ -172,7 +172,7 @@ def _summing(column: SeenColumn, value: str, table: SeenTable, values: int) -> S
 
 
 def _by_what_is_shown(value: str, compared: Sequence[_Compared]) -> SummingValue | None:
-    """Return a value that is at least the sum of all other shown values, if too many values are hidden to tell more."""
+    """Return a value that may be the total, judged by shown numbers alone where many are hidden."""
     shares = [(abs(c.own[0] - c.least) + 1) / max(c.own[0], 1) for c in compared]
     near = all(abs(c.own[0] - c.least) <= c.allowed for c in compared)
     if len(compared) > 1 and near and np.prod(shares) < 1e-4 / len(compared):  # what is hidden is little
@@ -194,7 +194,7 @@ def _by_what_is_shown(value: str, compared: Sequence[_Compared]) -> SummingValue
 
 
 def _compared(column: SeenColumn, value: str, table: SeenTable) -> Iterator[_Compared]:
-    """Yield each number of a value with the numbers of the other values that it may sum."""
+    """Yield each number of a possible total with the numbers of the other values."""
     others = [key for key in (*table.places, *table.attributes) if key is not column]
     own: dict[tuple[str, ...], tuple[float, float]] = {}
     rest: dict[tuple[str, ...], list[tuple[float, float]]] = {}

@@ -1,4 +1,4 @@
-"""Columns of values in a wide table, and the attribute values that the column names state."""
+"""Value columns of a wide table, with the attribute values that their names state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Cell = tuple[SeenColumn, dict[str, str]]
 
 
 def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: list[str]) -> Iterator[Cell]:
-    """Yield each column of values with its attribute values, and declare attributes that are new."""
+    """Yield each value column with its attribute values, and add new attributes to the draft."""
     paths = _telling_paths([column.path for column in table.values])
     columns = [c._replace(path=path) for c, path in zip(table.values, _parted(paths))]
     if (grid := _grid(columns)) is not None:
@@ -84,7 +84,7 @@ def _grid_cells(
     attributes: list[DraftedKey],
     undecided: list[str],
 ) -> Iterator[Cell]:
-    """Yield the columns of values whose names combine two attributes, with their attribute values."""
+    """Yield the value columns whose names combine two attributes, with their attribute values."""
     found = [
         summed_columns(among, [c.path[end] for c in among], table)
         for end, values in enumerate(grid)
@@ -109,7 +109,7 @@ def _grid_cells(
 
 
 def _named_total(columns: list[SeenColumn]) -> SeenColumn | None:
-    """Return the column of the total, judged by its names in the header rows."""
+    """Return the value column that the header names as the total, or None."""
     whole = [[TOTAL.fullmatch(name) is not None for name in c.path] for c in columns]
     return next(
         (
@@ -123,7 +123,7 @@ def _named_total(columns: list[SeenColumn]) -> SeenColumn | None:
 
 
 def _lies_below(part: SeenColumn, whole: SeenColumn) -> bool:
-    """Return True if no number of a column exceeds another column's number in the same row."""
+    """Return True if no number of one column exceeds the number of another in the same row."""
     pairs = [
         (a, b) for a, b in zip(column_numbers(part), column_numbers(whole)) if a is not None and b is not None
     ]
@@ -131,7 +131,7 @@ def _lies_below(part: SeenColumn, whole: SeenColumn) -> bool:
 
 
 def _parted(paths: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
-    """Return names split into the values of two attributes, if every combination has a name.
+    """Return column names split into the values of two attributes, if every combination has a column.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def _parted(paths: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
 
 
 def _telling_paths(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return the header names of each column, without header rows that are the same for all columns.
+    """Return the header names of each column, without names that all columns have.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def _without(path: tuple[str, ...], shared: set[str]) -> tuple[str, ...]:
 
 
 def _grid(columns: Sequence[SeenColumn]) -> list[list[str]] | None:
-    """Return the values of two attributes that cross in the column names, or None if they do not cross."""
+    """Return the values of the two attributes that cross in the column names, or None."""
     pairs = [c.path for c in columns if len(c.path) == 2]
     times = Counter(path[0] for path in pairs)
     pairs = [path for path in pairs if times[path[0]] > 1 or not TOTAL.fullmatch(path[0])]  # "All / awards"
@@ -205,7 +205,7 @@ def _grid(columns: Sequence[SeenColumn]) -> list[list[str]] | None:
 
 
 def _where(column: SeenColumn, grid: Sequence[Sequence[str]], drawn: Sequence[DraftedKey]) -> dict[str, str]:
-    """Return the attribute values of a column in a grid of two attributes, without the attributes it sums over."""
+    """Return the attribute values of a column whose name combines two attributes."""
     return {
         each.name: spec_value(each, name)
         for name, values, each in zip(column.path, grid, drawn)
@@ -220,7 +220,7 @@ def _is_of_which(column: SeenColumn) -> bool:
 def _attribute_groups(
     rest: Sequence[SeenColumn], total: SeenColumn | None, table: SeenTable
 ) -> list[list[SeenColumn]]:
-    """Return the columns of each attribute: those under one header name, or a group that sums to the total."""
+    """Return the value columns grouped by attribute, judged by the header or by sums."""
     upper = list(dict.fromkeys(c.path[0] for c in rest if len(c.path) > 1))
     groups = [[c for c in rest if c.path[0] == name] for name in upper if len(upper) * 2 <= len(rest)]
     groups = [group for group in groups if len(group) > 1]  # above one column stands a unit or a note

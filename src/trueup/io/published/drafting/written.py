@@ -1,4 +1,4 @@
-"""Drafted specs as TOML text, with suggested laws and codes."""
+"""Writer of drafted specs as TOML, with suggested noise laws and codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CONTROLLED = re.compile(
 def written(
     whole: Draft, title: str, variances: Mapping[str, str], law: str | None = None
 ) -> tuple[str, list[str]]:
-    """Return the drafted spec as TOML, and notes on what is undecided.
+    """Return the drafted spec as TOML text, and notes on what could not be decided.
 
     Variances are those that a list gives tables, columns and categories; the law is one that a list gives all tables.
     """
@@ -77,7 +77,7 @@ def _level(level: DraftedKey, *, pointed: bool) -> str:
 
 
 def _by_law(entry: DraftedTable) -> list[DraftedTable]:
-    """Split an entry into the total and its parts if only the parts are rounded."""
+    """Split an entry into one for the total and one for its parts if only the parts are rounded."""
     parts = [c for c in entry.cells if c[1]]
     if not parts or len(parts) == len(entry.cells) or rounding_base(entry) is not None:
         return [entry]
@@ -150,14 +150,14 @@ def _entry(
 
 
 def _variance(seen: SeenTable, column: SeenColumn) -> str:
-    """Return the column of variances of a cell or, for all cells, of the table."""
+    """Return the spec's setting that names the column of variances for a column of values."""
     common = seen.variance.name if seen.variance else None
     beside = seen.errors[column.name].name if column.name in seen.errors else common
     return f", variance = {value_text(beside)}" if beside else ""
 
 
 def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]], undecided: list[str]) -> list[str]:
-    """Return the spec's setting for cells that have no row or column, if there are such cells."""
+    """Return the spec's setting for cells that have no row or column, or nothing if all have."""
     seen = entry.seen
     if seen.constant or entry.partial:
         return ['unlisted = "unknown"']
@@ -186,7 +186,7 @@ def _texts(columns: list[SeenColumn]) -> list[str]:
 
 
 def _codes(entry: DraftedTable, law: str, undecided: list[str]) -> list[str]:
-    """Return the spec's entries for codes that do not state a range themselves, with meanings from the file's notes."""
+    """Return the spec's setting for the codes of a table, with their meanings from the file's notes."""
     seen = entry.seen
     every = _texts([*seen.values, *seen.left])
     texts = dict.fromkeys(t for t in every if not is_number(without_mark(t)) or read_interval(t) is not None)
@@ -226,7 +226,7 @@ def _codes(entry: DraftedTable, law: str, undecided: list[str]) -> list[str]:
 
 
 def _of_whole_places(code: str, seen: SeenTable) -> str:
-    """Return a note on a code that fills all cells of some places and of no others; empty for any other code."""
+    """Return a note if a code fills all cells of some places and of no others; otherwise an empty text."""
     texts: dict[str, set[str]] = {}
     for column in seen.values if seen.places and code and not any(map(str.isdigit, code)) else ():
         for place, text in zip(seen.places[-1].texts, column.texts):
@@ -240,7 +240,7 @@ def _of_whole_places(code: str, seen: SeenTable) -> str:
 
 
 def _range_taken(code: str, counts: CountInterval, law: str, *, zeros: bool) -> str:
-    """Return a note on how an undeclared range is read under a law, and how to declare another reading."""
+    """Return a note on how a code that states a range is read, and how to declare another meaning."""
     low, high = counts.low, counts.high
     if "gaussian" in law or "laplace" in law:
         return f"it is taken for a range of the noisy number; if it is of the true count, write {_code(code, code)}"
@@ -262,7 +262,7 @@ def _code(code: str, meaning: str) -> str:
 
 
 def _decimal(entry: DraftedTable, undecided: list[str]) -> list[str]:
-    """Return the spec's decimal sign if numbers are ambiguous or the file's delimiter implies it; otherwise empty."""
+    """Return the spec's setting for the decimal sign if the numbers of a table leave it open."""
     columns = entry.seen.values
     held = [text for column in columns for text in column.held]
     texts = [text for text in map(without_mark, held) if is_number(text)]

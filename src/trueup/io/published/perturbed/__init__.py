@@ -1,4 +1,4 @@
-"""Reading of tables that other agencies published, in which codes may stand instead of values.
+"""Reader of tables that other agencies published, in which codes may stand in place of values.
 
 Each table is read into values under its law, its codes into intervals. What several tables show with the same
 perturbation is one measurement: cells with the same records, under one key.
@@ -118,7 +118,7 @@ def read_perturbed(
 def _rows_of(
     spec: PerturbedSpec, part: PublishedTable, source: Any, every: Sequence[PublishedTable], tree: Any
 ) -> TableRows:
-    """Return the rows of a file that an entry describes, except rows of other levels that other entries read."""
+    """Return the rows of a file that one entry of the spec describes."""
     order = [level.name for level in spec.levels]
     same = [each for each in every if each is part or (each.level != part.level and each.reads_rows_of(part))]
     finest = max(same, key=lambda other: order.index(other.level))
@@ -139,7 +139,7 @@ def _rows_of(
 
 
 def _order_of_places(cells: Cells, shown: Sequence[Sequence[ShownMargin]]) -> dict[str, list[int]]:
-    """Return the order of places of each level in a table that lists all of them."""
+    """Return the order of places on each level, as in a table that lists all of them."""
     found: dict[str, list[int]] = {}
     for each in (margin for margins in shown for margin in margins):
         per_place = cells.size(each.margin) // cells.tree.sizes[cells.tree.levels.index(each.margin.level)]
@@ -150,7 +150,7 @@ def _order_of_places(cells: Cells, shown: Sequence[Sequence[ShownMargin]]) -> di
 
 
 def _matched(spec: PerturbedSpec, tables: Sequence[Any]) -> list[tuple[PublishedTable, Any]]:
-    """Match each entry with its file, by name if the entry gives one, otherwise by order."""
+    """Return the file of each entry, matched by name if the entry gives one and otherwise by order."""
     named = {Path(t).name: t for t in tables if isinstance(t, str | Path)}
     used, pairs = set(), {}
     for part in (part for part in spec.published if part.file is not None):

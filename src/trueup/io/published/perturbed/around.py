@@ -1,4 +1,4 @@
-"""Location of a table in a file, below titles and header rows and above notes.
+"""Search for a table within a file, below titles and header rows and above notes.
 
 The header is found by the names of the columns that the entry asks for: the first rows in which each of them names one column.
 """
@@ -29,7 +29,7 @@ _NUMBERED = re.compile(r"column (\d{1,5})")
 
 
 class Header(NamedTuple):
-    """The position of a header, its number of rows, and the column of each requested name."""
+    """The position of a table's header, its number of rows, and the column of each requested name."""
 
     at: int
     height: int
@@ -37,7 +37,7 @@ class Header(NamedTuple):
 
 
 def read_around(part: PublishedTable, source: Any, names: Sequence[str], values: Sequence[str]) -> Columns:
-    """Read the named columns of the table in a file, and ignore titles, headers and notes around it.
+    """Read the named columns of the table in a file, without the titles and notes around it.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def read_around(part: PublishedTable, source: Any, names: Sequence[str], values:
 
 
 def find_header(head: Sequence[Row], names: Sequence[str], part: PublishedTable) -> Header | None:
-    """Find the fewest header rows, nearest to the top, in which each name belongs to one column; None if there are none."""
+    """Return the header with the fewest rows in which each name belongs to one column, or None."""
     if not part.header:
         numbered = {name: at for name in names if (at := _numbered(name)) is not None}
         wide = max(map(len, head[part.skip or 0 :]), default=0)
@@ -100,12 +100,12 @@ def _columns(block: Sequence[Row], names: Sequence[str]) -> dict[str, int] | Non
 
 
 def _in_full(names: Sequence[str]) -> str:
-    """Return a column's longer name, which joins the texts of all header rows."""
+    """Return the longer name of a column, which joins the texts of all header rows."""
     return names[min(1, len(names) - 1)]
 
 
 def column_names(block: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Return the possible names of each column below a header, the shortest first.
+    """Return all possible names of each column below a header, the shortest first.
 
     A cell of an upper row goes on to the right until the next one, as merged cells do.
 
@@ -135,7 +135,7 @@ def column_names(block: Sequence[Row]) -> list[tuple[str, ...]]:
 
 
 def _carried_below(row: Row, above: Sequence[Row]) -> Row:
-    """Return a row of names in which a blank repeats the name on its left, as long as all rows above repeat theirs too."""
+    """Return a row of header names in which a blank repeats the name on its left, as merged cells do."""
     result: Row = []
     for k, cell in enumerate(row):
         goes_on = k > 0 and all(upper[k] == upper[k - 1] for upper in above)
@@ -161,7 +161,7 @@ def _numbered(name: str) -> int | None:
 
 
 def _not_found(part: PublishedTable, source: Any, names: Sequence[str]) -> DataError:
-    """Return the error for a column that is missing or occurs twice; it may show names, because they are published."""
+    """Return the error for a column that is missing from a table or occurs twice."""
     best, known = 0, [""]
     repeated: str | None = None
     for delimiter in delimiters_of(source):

@@ -1,4 +1,4 @@
-"""Columns of published tables as text."""
+"""Readers of the columns of published tables as text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TYPED = re.compile(r"-?\d+\.\d{3}", re.ASCII)
 
 
 def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Columns:
-    """Read the columns of a table that the entry in the spec names, as text."""
+    """Read the columns of a table that its entry in the spec names, as text."""
     names = [*spec.key_columns(part.level), *(attribute_column(spec, name) for name in part.attributes)]
     _refuse_strange(spec, part, names)
     keys = dict.fromkeys(names)
@@ -60,7 +60,7 @@ def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Colu
 
 
 def without_word_of_sum(column: NDArray, totals: Sequence[str]) -> NDArray:
-    """Return a column of keys in which "East Total" becomes "East" if "East" is also a key.
+    """Return a column of keys in which "East Total" becomes "East" if "East" is a key, too.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def without_word_of_sum(column: NDArray, totals: Sequence[str]) -> NDArray:
 
 
 def _refuse_strange(spec: PerturbedSpec, part: PublishedTable, names: Sequence[str]) -> None:
-    """Refuse an entry that renames columns which are not used, or that gives totals of columns which do not exist."""
+    """Refuse an entry that renames unused columns, or states totals of columns that do not exist."""
     every = [level.column or level.name for level in spec.levels[1:]]
     every += [name for a in spec.attributes for name in (*a.views, a.column)] + (
         [spec.parents.id] if spec.parents else []
@@ -99,7 +99,7 @@ def _refuse_strange(spec: PerturbedSpec, part: PublishedTable, names: Sequence[s
 
 
 def _shared_with_places(spec: PerturbedSpec, part: PublishedTable, rows: Columns, attribute: str) -> Columns:
-    """Split a column in which attribute values follow each place into a column of places and a column of values."""
+    """Split a column in which attribute values follow each place into two columns."""
     column = attribute_column(spec, attribute)
     own = part.columns.get(column, column)
     place = next((key for key in spec.key_columns(part.level) if part.columns.get(key, key) == own), None)
@@ -113,7 +113,7 @@ def _shared_with_places(spec: PerturbedSpec, part: PublishedTable, rows: Columns
 
 
 def _only(part: PublishedTable, rows: Columns) -> Columns:
-    """Return the rows in which every column under `only` has a value that the entry lists."""
+    """Return the rows of a table that its entry selects by `only`."""
     for name, wanted in part.only.items():
         texts = text_of(rows[name])
         keep = np.isin(texts, [wanted] if isinstance(wanted, str) else list(wanted))
@@ -161,7 +161,7 @@ def _read_file_columns(
 
 
 def _plain(source: Any, names: Sequence[str]) -> Columns | None:
-    """Return the columns of a file that holds only a table, or None if it holds more or lacks columns."""
+    """Return the columns of a file that contains a table and nothing else, or None for any other file."""
     try:
         columns = select(open_table(source), names)
         first = [str(column[0]) for column in columns.values() if len(column)]
@@ -174,7 +174,7 @@ def _plain(source: Any, names: Sequence[str]) -> Columns | None:
 
 
 def _numbers_its_columns(source: Any) -> bool:
-    """Return True if the second row of a file only numbers the columns."""
+    """Return True if the second row of a file contains only the numbers of the columns."""
     tops = (list(islice(rows_of(source, None, sign, stripped=False), 2)) for sign in delimiters_of(source))
     return any(len(top) == 2 and numbers_columns([cell.strip() for cell in top[1]]) for top in tops)
 
@@ -184,7 +184,7 @@ def attribute_column(spec: PerturbedSpec, name: str) -> str:
 
 
 def text_of(column: NDArray) -> Texts:
-    """Return a column as text without surrounding blanks, whole numbers without a fraction."""
+    """Return a column as text without surrounding blanks, and whole numbers without a fraction."""
     if column.dtype.kind in "iu":
         return column.astype(str)
     if column.dtype.kind == "U" and _is_plain(column):
@@ -193,7 +193,7 @@ def text_of(column: NDArray) -> Texts:
 
 
 def _is_plain(column: NDArray[np.str_]) -> bool:
-    """Return True if no text has a mark before leading zeros or digits of other scripts."""
+    """Return True if no text has a mark before leading zeros, or digits of other scripts."""
     if not column.size or not column.dtype.itemsize:
         return True
     letters = np.ascontiguousarray(column).view(np.uint32).reshape(len(column), -1)

@@ -1,4 +1,4 @@
-"""Rows of cells of CSV files and workbooks, read one after the other.
+"""Readers of CSV files and workbooks, one row of cells after the other.
 
 Rows, cells and texts are bounded, packed files too; links of a workbook to others are not followed.
 """
@@ -58,7 +58,7 @@ def rows_of(
 
 
 def _without_numbering(rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield rows with a row of column numbers below the header replaced by blanks."""
+    """Yield rows in which a row of column numbers below the header is blank."""
     above: Row = []
     for row in islice(rows, HIGHEST):
         if sum(map(bool, above)) > 1 and numbers_columns(row):
@@ -71,13 +71,13 @@ def _without_numbering(rows: Iterator[Row]) -> Iterator[Row]:
 
 
 def _counts_on(row: Row, below: Row) -> bool:
-    """Return True if a row may be a place's few counts, which rise by one by chance: the next place is a number, too."""
+    """Return True if a row may contain counts of a place that look like column numbers by chance."""
     words = any(sum(map(str.isalpha, cell)) > 2 for cell in below)
     return len(row) < 8 and row[0].isdigit() and bool(below) and below[0].isdigit() and not words
 
 
 def numbers_columns(row: Sequence[str]) -> bool:
-    """Return True if a row only numbers or letters the columns.
+    """Return True if a row contains only the numbers or letters of the columns.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def numbers_columns(row: Sequence[str]) -> bool:
 
 
 def delimiters_of(source: Any) -> list[str | None]:
-    """Return the possible delimiters of a CSV file, or None for a workbook."""
+    """Return the possible delimiters of a CSV file, or a list with None for a workbook."""
     return [None] if is_workbook(Path(source)) else list(DELIMITERS)
 
 
@@ -127,13 +127,13 @@ def _csv_rows(path: Path, source: Any, delimiter: str, *, stripped: bool) -> Ite
 
 
 def _unicode(path: Path) -> str:
-    """Return the name of a file's Unicode encoding: UTF-8 or a variant of UTF-16."""
+    """Return the name of the Unicode encoding of a file, UTF-8 or a variant of UTF-16."""
     found = encoding_of(path)
     return found if found.startswith("utf") else "utf-8-sig"
 
 
 def _without_zeros(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines without zero bytes, because NumPy drops these at the end of a text."""
+    """Yield lines of text, and refuse a zero byte, which NumPy would drop at the end of a text."""
     for line in lines:
         if "\0" in line:
             raise csv.Error
@@ -141,7 +141,7 @@ def _without_zeros(lines: Iterable[str]) -> Iterator[str]:
 
 
 def unguarded(text: str) -> str:
-    """Return a text without marks that protect leading zeros, and with digits in ASCII.
+    """Return a text in ASCII digits, without marks that protect its leading zeros.
 
     Examples
     --------
@@ -163,7 +163,7 @@ _OTHER_DIGITS = re.compile(rf"[-−－\u200e\u200f]{{0,2}}\d[\d.,\s{''.join(_SIG
 
 
 def _apart(rows: Iterator[Row]) -> Iterator[Row]:
-    """Split the keys that Eurostat joins by commas in the first cell of a row, as in `freq,sex,geo\\TIME_PERIOD`."""
+    """Yield rows in which the keys that Eurostat joins by commas in the first cell are separate."""
     first = next(rows, [])
     keys = first[0].partition("\\")[0].split(",") if first and "\\" in first[0] else []
     if len(keys) < 2:
@@ -189,14 +189,14 @@ def _sheet_rows(path: Path, sheet: str | None, *, stripped: bool) -> Iterator[Ro
 
 
 def _indented(cell: Any) -> str:
-    """Return the text of a cell, preceded by one blank for each step of indent."""
+    """Return the text of a cell after one blank for each step of its indent."""
     if not isinstance(cell.value, str):
         return cell_text(cell.value)
     return " " * int(cell.alignment.indent if cell.has_style else 0) + cell.value
 
 
 def cell_text(value: Any) -> str:
-    """Return a cell as text, with whole numbers without a fraction and other numbers in an unambiguous form.
+    """Return the value of a cell as text that is read again as the same number.
 
     Examples
     --------

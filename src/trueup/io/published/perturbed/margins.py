@@ -1,4 +1,4 @@
-"""Margins that a published table shows, in whatever layout."""
+"""Margins that a published table shows, for tables of any layout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trueup.model.toml import inline_table
 
 
 class ShownMargin(NamedTuple):
-    """The groups of a margin that a table shows, with their texts.
+    """Groups of a margin that a table shows, with their published texts.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class ShownMargin(NamedTuple):
 
 
 def shown_margins(spec: PerturbedSpec, cells: Cells, table: TableRows) -> Iterator[ShownMargin]:
-    """Yield each margin that a table shows, for each level of rows and each set of attributes."""
+    """Yield every margin that a table shows, by level and by set of attributes."""
     part = table.part
     keys = [
         *table.codes.values(),
@@ -65,7 +65,7 @@ def _shown_at(
     rows: NDArray[np.bool_],
     place: NDArray[np.int64],
 ) -> Iterator[ShownMargin]:
-    """Yield each margin that a table shows at one level, for each set of attributes not summed out."""
+    """Yield every margin that a table shows at one level, by the set of its attributes."""
     part, level = table.part, spec.levels[at].name
     named = {name: text_of(table.columns[attribute_column(spec, name)][rows]) for name in part.attributes}
     summed = np.zeros((int(rows.sum()), len(named)), bool)
@@ -135,7 +135,7 @@ def _value_index(
     rows: NDArray[np.bool_],
     numbers: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return the position of an attribute's value in each row; `names` are the attribute's and the column's names."""
+    """Return, for each row, the position of its value among the values of an attribute."""
     name, called = names
     known = {value: i for i, value in enumerate(_values_of(cells, name))}
     found = np.array([known.get(value, -1) for value in column.tolist()], dtype=np.int64)
@@ -157,7 +157,7 @@ def _value_index(
 def _complete(
     cells: Cells, part: PublishedTable, shown: ShownMargin, *, whole: bool, blank: bool
 ) -> ShownMargin:
-    """Refuse groups listed twice, and missing groups of the table's own margin for which the entry gives no reason."""
+    """Refuse groups of a margin that are listed twice, and missing groups that the entry does not explain."""
     if not whole and "" not in part.codes and (empty := shown.texts == "").any():
         kept = ~empty
         variances = None if shown.variances is None else shown.variances[kept]

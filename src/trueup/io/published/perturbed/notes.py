@@ -1,4 +1,4 @@
-"""Notes and blank rows below a table. A note is a row without a value whose keys differ in form from those above."""
+"""Notes and blank rows below a published table, recognised by missing values and unusual keys."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _ODD = re.compile(r"[\s:;()©*†‡=]")
 
 
 def without_notes(part: PublishedTable, columns: Columns, values: Sequence[str]) -> Columns:
-    """Return the columns of a table without blank rows and the notes below."""
+    """Return the columns of a table without its blank rows and the notes below it."""
     return kept_rows(part, columns, values, rows_kept(part, columns, values, below=part.below or 0))
 
 
 def kept_rows(
     part: PublishedTable, columns: Columns, values: Sequence[str], keep: NDArray[np.bool_]
 ) -> Columns:
-    """Return the selected rows of a table; blank keys take the key above if the entry says so."""
+    """Return selected rows of a table, in which blank keys repeat the key above if the entry says so."""
     kept = columns if keep.all() else {name: column[keep] for name, column in columns.items()}
     if part.fill:
         keys = [name for name in columns if name not in values]
@@ -45,7 +45,7 @@ def rows_kept(
     short: NDArray[np.bool_] | None = None,
     below: int = 0,
 ) -> NDArray[np.bool_]:
-    """Return a mask of the rows `(rows,)` that belong to the table: neither blank nor notes below it.
+    """Return a mask `(rows,)` of the rows that are part of the table rather than blank or notes.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def rows_kept(
 def _explains_code(
     part: PublishedTable, columns: Columns, values: Sequence[str], held: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return a mask of the last rows that explain a code in the first column, or are a sentence."""
+    """Return a mask of the last rows that explain a code or contain a sentence."""
     first, found = next(iter(columns.values())), np.zeros(len(held), bool)
     for row in reversed(np.flatnonzero(held).tolist()):
         says = [str(columns[name][row]) for name in values if not _missing(columns[name][row])]
@@ -105,7 +105,7 @@ def _last(
     usual: dict[str, bool] = {}
 
     def odd(row: int) -> bool:
-        """Return True if the keys of a row have another form than the keys of all rows above."""
+        """Return True if the keys of a row differ in form from the keys of all rows above it."""
         for name in keys:
             text = str(columns[name][row] or "")
             if text and _ODD.search(text):
@@ -145,7 +145,7 @@ def _blank(column: NDArray) -> NDArray[np.bool_]:
 
 
 def carried_keys(columns: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return columns of keys, in the order of the file, whose blanks repeat the key above.
+    """Return columns of keys in which each blank is replaced by the key above.
 
     Behind another key in a column with blanks, a blank is a sum: the parts are named anew.
 

@@ -1,4 +1,4 @@
-"""Numbers as offices write them (1,234, 1.234,5 or 1 234), read if only one reading is possible.
+"""Readers of numbers as offices write them (1,234, 1.234,5 or 1 234).
 
 Two conventions are known: English (1,234.5) and continental (1.234,5); spaces and apostrophes group thousands in both. All
 texts of a table are read by one of them. Where both can read all, and differ, the table is refused until its spec says which.
@@ -38,7 +38,7 @@ _BRACKETED = re.compile(r"\(\s*(\d[\d.,\s]*\d)\s*\)", re.ASCII)
 
 
 class Convention(NamedTuple):
-    """A way of writing numbers: a thousands separator and a decimal sign."""
+    """A way of writing numbers, with a thousands separator and a decimal sign."""
 
     thousands: str
     decimal: str
@@ -48,7 +48,7 @@ ENGLISH, CONTINENTAL = Convention(",", "."), Convention(".", ",")
 
 
 def conventions(part: PublishedTable) -> list[Convention]:
-    """Return the ways of writing numbers that an entry in the spec allows."""
+    """Return the ways of writing numbers that an entry of the spec allows."""
     given = [
         each
         for each in (ENGLISH, CONTINENTAL)
@@ -60,7 +60,7 @@ def conventions(part: PublishedTable) -> list[Convention]:
 
 
 def read_number(text: str, by: Convention) -> Decimal | None:
-    """Read a number written in one convention; return None if the text is no such number.
+    """Return the number that a text states in one convention, or None for any other text.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def read_number(text: str, by: Convention) -> Decimal | None:
 
 
 def without_mark(text: str) -> str:
-    """Return a number without the marks after it; return any other text unchanged."""
+    """Return a number without the marks after it, and any other text unchanged."""
     marked = _MARKED.fullmatch(text.strip()) or _BRACKETED.fullmatch(text.strip())
     return marked[1].rstrip() if marked else text
 
@@ -101,7 +101,7 @@ def _pattern(by: Convention) -> re.Pattern[str]:
 
 
 class Numbers(NamedTuple):
-    """The conventions by which the numbers of one table are read.
+    """The way in which one table writes numbers: a convention, a unit, and whether they are whole.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class Numbers(NamedTuple):
     unit: int = 1
 
     def read(self, text: str) -> int | float | None:
-        """Read a number of the table; return None if the text is not a number by the table's conventions."""
+        """Return the number that a text of the table states, or None for any other text."""
         found = read_number(text, self.by)
         return _held(None if found is None else found * self.unit, whole=self.whole)
 
@@ -134,7 +134,7 @@ def _held(found: Decimal | None, *, whole: bool) -> int | float | None:
 def numbers_of(
     part: PublishedTable, texts: Sequence[str], variances: Sequence[str] = (), *, whole: bool
 ) -> Numbers:
-    """Find the conventions by which the numbers and the variances of a table are to be read."""
+    """Return the ways in which a table writes its numbers and its variances."""
     ways = [Numbers(by, whole, part.unit) for by in conventions(part)]
     likely = [text for text in texts if NUMBER_LIKE.fullmatch(without_mark(text).strip())]
     able = [

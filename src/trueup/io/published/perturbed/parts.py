@@ -1,4 +1,4 @@
-"""Values that are sums of other values, such as subtotals, found by their numbers alone."""
+"""Search for attribute values that are sums of other values, such as subtotals, by their numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHANCE = 1e-2
 
 
 class SummedValue(NamedTuple):
-    """A value that is a sum, the values that sum to it, and whether this is certain or may be chance."""
+    """A value that is a sum of other values, with these values and whether chance is ruled out."""
 
     value: int
     parts: tuple[int, ...]
@@ -78,7 +78,7 @@ def _best(
     variance: float,
     named: Mapping[int, tuple[int, ...]],
 ) -> SummedValue | None:
-    """Return the value and the set of parts that explain the numbers best, if better than chance; otherwise None."""
+    """Return the set of parts that best explains a value as their sum, or None if chance does as well."""
     told = named.get(value, ())
     scored = [
         (
@@ -94,7 +94,7 @@ def _best(
 
 
 def _runs(values: Sequence[int], value: int) -> Iterator[tuple[int, ...]]:
-    """Yield sets of possible parts of a value: runs of two or more values next to it, and all other values."""
+    """Yield the sets of possible parts of a value: runs of its neighbours, and all other values."""
     at = values.index(value)
     for beside in (values[at + 1 :], values[:at][::-1]):
         yield from (tuple(beside[:length]) for length in range(2, len(beside) + 1))
@@ -103,7 +103,7 @@ def _runs(values: Sequence[int], value: int) -> Iterator[tuple[int, ...]]:
 
 
 def equal_runs(ends: NDArray[np.float64], variance: float) -> list[range]:
-    """Cut the values into runs of neighbours that have the same sum in every context; empty if there are none.
+    """Return runs of neighbouring values with the same sum in every context; empty if there are none.
 
     Examples
     --------
@@ -128,13 +128,13 @@ def equal_runs(ends: NDArray[np.float64], variance: float) -> list[range]:
 
 
 def leaves_of(found: Sequence[SummedValue], value: int) -> set[int]:
-    """Return the values that are not sums themselves and that add up to a given value."""
+    """Return the values that add up to a given value and are not sums themselves."""
     parts = {each.value: each.parts for each in found if each.sure}
     return set().union(*(leaves_of(found, part) for part in parts[value])) if value in parts else {value}
 
 
 def _log_sets(value: int, parts: Sequence[int], size: int) -> float:
-    """Return the log of the number of sets of parts that are at most as complex as this one."""
+    """Return the logarithm of the number of sets of parts that are at most as complex as a given one."""
     if len(parts) == size - 1:
         return float(np.log(size))
     spanned = max(*parts, value) - min(*parts, value)
@@ -142,7 +142,7 @@ def _log_sets(value: int, parts: Sequence[int], size: int) -> float:
 
 
 def _log_ratio(ends: NDArray, value: int, parts: Sequence[int], variance: float) -> float:
-    """Return the log likelihood ratio, over all contexts, of being the sum of some parts against being unrelated."""
+    """Return the log likelihood ratio of a value as the sum of some parts to a value unrelated to them."""
     own, sums = ends[value], ends[list(parts)].sum(axis=0)
     off = np.maximum(np.maximum(sums[:, 0] - own[:, 1], own[:, 0] - sums[:, 1]), 0.0)
     open_ = sums[:, 1] - sums[:, 0] + own[:, 1] - own[:, 0]
@@ -172,7 +172,7 @@ def _ratio(off: NDArray, open_: NDArray, by_chance: NDArray, rounding: float) ->
 def _sets_of_parts(
     ends: NDArray, value: int, smaller: Sequence[int], variance: float
 ) -> list[tuple[int, ...]]:
-    """Return sets of smaller values that sum to a value, within rounding, in most contexts."""
+    """Return the sets of smaller values that sum to a value in most contexts, within rounding."""
     own, found, steps = ends[value], [], 0
     allowed = 4 * np.sqrt((len(smaller) + 1) * max(variance, 1 / 12)) + np.minimum(0.02 * own[:, 0], 4)
     rest = (

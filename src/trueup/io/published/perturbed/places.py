@@ -1,4 +1,4 @@
-"""Level and place of every row of a published table.
+"""The level and the place of every row in a published table.
 
 A row is of the finest level whose key it names. What stands for a key that it does not name is a blank, the table's label of
 totals, or, of a code, a shorter code that others begin with (AT, AT1, AT11).
@@ -24,7 +24,7 @@ from trueup.model.tree import Tree
 
 
 class TableRows(NamedTuple):
-    """Rows of a published table, with columns of places as text and the level of each row.
+    """Rows of a published table, with the texts in its columns of places and each row's level.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class TableRows(NamedTuple):
     level: NDArray[np.int64]
 
     def among(self, keep: NDArray[np.bool_]) -> TableRows:
-        """Return the table restricted to some rows."""
+        """Return the rows that a mask selects."""
         columns, codes = (
             {name: texts[keep] for name, texts in each.items()} for each in (self.columns, self.codes)
         )
@@ -52,7 +52,7 @@ class TableRows(NamedTuple):
 def rows_by_level(
     spec: PerturbedSpec, part: PublishedTable, columns: Columns, tree: Tree | None
 ) -> TableRows:
-    """Find the level of every row, from columns of places or from a tree of parent pointers."""
+    """Return the rows of a table with their levels, found by columns of places or by parent pointers."""
     last = [level.name for level in spec.levels].index(part.level)
     levels = spec.levels[1 : last + 1]
     codes = {name: text_of(columns[name]) for name in spec.key_columns(part.level)}
@@ -79,7 +79,7 @@ def rows_by_level(
 
 
 def _each_its_own(part: PublishedTable, codes: Mapping[str, Texts]) -> dict[str, Texts]:
-    """Fill missing keys: a place without parts is its own part below, and a place without a parent its own parent above."""
+    """Return the columns of places with missing keys replaced by those of the level above or below."""
     found = dict(codes)
     columns = list(codes)
     for upper, lower in reversed(list(pairwise(columns))):
@@ -93,7 +93,7 @@ def _each_its_own(part: PublishedTable, codes: Mapping[str, Texts]) -> dict[str,
 
 
 def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | None) -> NDArray[np.int64]:
-    """Return the level of each row's place by the tree, at most the table's level."""
+    """Return the level of each row's place, from the tree of parent pointers."""
     if tree is None:
         raise DataError(
             "`parents` in the spec says that a list gives the places, but no list is given",
@@ -124,7 +124,7 @@ def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | 
 def _rows_of_level(
     part: PublishedTable, levels: Sequence[Level], level: Level, texts: Texts
 ) -> NDArray[np.bool_]:
-    """Return a mask of the rows that name a place of a given level."""
+    """Return a mask of the rows that name a place of the given level."""
     column = str(level.column)
     present = ~np.isin(texts, part.total_of(column))
     shared = [each for each in levels if each.column == level.column]
@@ -160,7 +160,7 @@ def _rows_of_level(
 
 
 def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
-    """Return the tree of all places listed in the rows of the last level."""
+    """Return the tree of places that the rows of the last level name."""
     last = len(spec.levels) - 1
     finest = [t for t in tables if spec.levels[last].name == t.part.level]
     if not finest:
@@ -195,7 +195,7 @@ def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
 
 
 def _without_parts(table: TableRows, columns: Sequence[str], listed: Sequence[Texts]) -> Texts:
-    """Return the keys `(columns, places)` of places without parts in the table, each repeated at the last level."""
+    """Return the keys `(columns, places)` of places that have no parts in any table."""
     own = [name for name in columns if name in table.codes]
     rows = table.level == table.level.max()
     keys = np.array([table.codes[name][rows] for name in own])
@@ -205,7 +205,7 @@ def _without_parts(table: TableRows, columns: Sequence[str], listed: Sequence[Te
 
 
 def _keys_of(level: Level, codes: dict[str, Any]) -> dict[str, Texts]:
-    """Return the keys that a level adds: a column, or a prefix of it; shorter codes stay unchanged."""
+    """Return the keys that a level adds, which are the texts of a column or prefixes of them."""
     if level.column is None:
         return {}
     text = codes[level.column]

@@ -1,4 +1,4 @@
-"""Values of some groups of a margin under one noise law, with a variance for each row, or refused as texts."""
+"""Published values of a margin under one noise law, with errors for texts that cannot be read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOST_VARIANCES = 10_000
 
 @dataclass(frozen=True, eq=False)
 class ValuesUnderLaw:
-    """Values `(v,)` of some groups of a margin with one law."""
+    """Published values `(v,)` of some groups of a margin that have the same noise law."""
 
     part: PublishedTable
     margin: Margin
@@ -57,7 +57,7 @@ def by_variance(
     by: Convention,
     codes: Mapping[str, CodeMeaning],
 ) -> list[ValuesUnderLaw]:
-    """Group values by the variance in each row; 0 means that the value is exact, and a missing one that it says nothing."""
+    """Group published values by the variance that is stated in their rows."""
     every, which = np.unique(texts, return_inverse=True)
     if len(every) > MOST_VARIANCES:
         raise DataError(
@@ -100,7 +100,7 @@ def _variance(text: str, by: Convention, what: str) -> Fraction | None:
 def counted_once(
     cells: Cells, zero: NDArray[np.bool_], found: Sequence[ValuesUnderLaw]
 ) -> list[ValuesUnderLaw]:
-    """Keep one of several values that share their noise because they count the same records.
+    """Return values without those that repeat the noise of another value for the same records.
 
     Cells have the same records if the same finest cells make them up, but for structural zeros.
     """
@@ -128,12 +128,12 @@ def counted_once(
 
 
 def drawn_by(law: Any) -> Any:
-    """Return the noise law of a publishing rule, without the step that hides counts before noise."""
+    """Return the noise law of a publishing rule, without a step that hides counts before noise."""
     return law.law if isinstance(law, ShownCounts) else law
 
 
 def _mark_sums(cells: Cells, mark: NDArray[np.uint64], margin: Margin) -> NDArray[np.uint64]:
-    """Return, for each group, the sum modulo 2^64 of random marks of the cells, which identifies the group."""
+    """Return a number for each group that identifies its cells, by adding up random numbers of the cells."""
     total = np.zeros(cells.size(margin), np.uint64)
     np.add.at(total, cells.groups(cells.finest, margin), mark)
     return total
@@ -156,14 +156,14 @@ def _refuse_different(
 
 
 def codes_with(part: PublishedTable, text: str, meaning: str) -> str:
-    """Return the `codes` setting of an entry with one more code, as a spec writes it."""
+    """Return the setting `codes` of an entry with one more code, as a spec writes it."""
     return f"codes = {inline_table(part.codes | {text: meaning})}"
 
 
 def refuse_text(
     cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin], text: str, *, reads: bool
 ) -> NoReturn:
-    """Refuse a text in place of a value; the error names the cell and what to declare in the spec."""
+    """Refuse a text in place of a value; the error says what to declare in the spec."""
     shown = next(shown for shown in margins if (shown.texts == text).any())
     label = cells.margin_label(shown.margin, int(shown.groups[(shown.texts == text).argmax()]))
     if NUMBER_LIKE.fullmatch(text):

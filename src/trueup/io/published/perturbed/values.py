@@ -1,4 +1,4 @@
-"""Meanings of the texts in a published table: values under the noise law, or codes."""
+"""Meanings of the texts in a published table, which are values under a noise law, or codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trueup.noise.perturbed.ranges import in_ranges, range_text
 
 
 class _Reading(NamedTuple):
-    """The texts of one table, read as numbers or codes, with the table's publishing rule."""
+    """The texts of one table read as numbers or codes, with the publishing rule of the table."""
 
     rule: PublishingRule
     codes: dict[str, CodeMeaning]
@@ -36,7 +36,7 @@ class _Reading(NamedTuple):
 def values_under_laws(
     cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin]
 ) -> tuple[list[ValuesUnderLaw], list[str]]:
-    """Return the values of a table under the noise law, then one entry for each informative code, and notes."""
+    """Return the values of a table under its noise law, those that its codes state, and notes."""
     texts = sorted({text for shown in margins for text in np.unique(shown.texts).tolist()})
     reading = _read_texts(cells, part, margins, texts)
     result = []
@@ -70,7 +70,7 @@ def _read_texts(
 
 
 def _marks(part: PublishedTable, texts: Sequence[str], codes: Mapping[str, CodeMeaning]) -> list[str]:
-    """Return a note on marks after numbers, which are ignored."""
+    """Return a note on marks after numbers, which are not read."""
     marked = [text for text in texts if text not in codes and without_mark(text) != text]
     if not marked:
         return []
@@ -94,7 +94,7 @@ def _shown_values(known: dict[str, Any]) -> NDArray:
 
 
 def _agreeing(part: PublishedTable, rule: PublishingRule, code: str, said: CodeMeaning) -> PublishingRule:
-    """Return the publishing rule with a declared code; refuse a code for other counts than the law hides."""
+    """Return the publishing rule extended by a declared code; refuse a code that contradicts the rule."""
     own = part.rule
     hidden = any(a <= said.low and said.high <= b for a, b in own.hidden)
     if said.of == "count" and said.every and own.hidden and not hidden:
@@ -112,7 +112,7 @@ def _agreeing(part: PublishedTable, rule: PublishingRule, code: str, said: CodeM
 def _settled(
     cells: Cells, part: PublishedTable, rule: PublishingRule, text: str, said: CodeMeaning, values: NDArray
 ) -> CodeMeaning:
-    """Return the meaning of an undeclared code, given what the law hides and whether zeros are shown."""
+    """Return the meaning of a code that the spec does not declare, given what the publishing rule hides."""
     own = part.rule
     if said.of == "count" and said.low == 0:
         for low, high in own.hidden:
@@ -132,7 +132,7 @@ def _settled(
 
 
 def _possible(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
-    """Return a mask of the values that the law can give for a count that is not hidden."""
+    """Return a mask of the values that the publishing rule can give for a count that it shows."""
     if not len(values) or isinstance(rule.law, str):
         return np.ones(len(values), bool)
     found = rule.law.possible(values) & ~in_ranges(values, rule.concealed)
@@ -185,7 +185,7 @@ def _refuse_code_of_nothing(part: PublishedTable, law: Any, text: str) -> None:
 
 
 def _under_rule(cells: Cells, v: ValuesUnderLaw, reading: _Reading) -> list[ValuesUnderLaw]:
-    """Split values under the law into those that only shown counts can give and those that hidden counts could also give.
+    """Split values into those that only shown counts can give and those that hidden counts can give, too.
 
     A value that a code says is not shown stands there all the same: it is noted, and read by the law alone.
     """
@@ -204,7 +204,7 @@ def _under_rule(cells: Cells, v: ValuesUnderLaw, reading: _Reading) -> list[Valu
 
 
 def _known_apart(v: ValuesUnderLaw) -> list[ValuesUnderLaw]:
-    """Move the values that only one true count can have given to the law 'exact'."""
+    """Split off, under the law 'exact', the values that only one true count can have given."""
     law = v.law.law if isinstance(v.law, ShownCounts) else v.law
     if not isinstance(law, ByChange) or not law.keeps_large:
         return [v]
@@ -215,7 +215,7 @@ def _known_apart(v: ValuesUnderLaw) -> list[ValuesUnderLaw]:
 
 
 def _touched(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
-    """Return a mask of the values that hidden counts could also have given."""
+    """Return a mask of the values that hidden counts could have given as well."""
     if rule.law.additive:
         first, log = rule.law.table(0, 700.0)
         low, high = np.floor(values) + first, np.floor(values) + first + len(log)
@@ -228,7 +228,7 @@ def _touched(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
 
 
 def _refuse_impossible(cells: Cells, v: ValuesUnderLaw) -> None:
-    """Refuse values that the law cannot give, considering the counts that it hides."""
+    """Refuse values that the noise law cannot give for any count that is shown."""
     law, own = v.law, v.part.rule
     if (bad := np.flatnonzero(~law.possible(v.values) | ~_possible(own, v.values))).size:
         label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
@@ -249,7 +249,7 @@ def _refuse_impossible(cells: Cells, v: ValuesUnderLaw) -> None:
 
 
 def _contradiction(cells: Cells, v: ValuesUnderLaw, reading: _Reading, bad: NDArray[np.int64]) -> str:
-    """Return words for values that are shown although a code says that such values never are."""
+    """Return a note on values that are shown although a code says that they never are."""
     rule, part = reading.rule, v.part
     label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
     kind = "published" if in_ranges(value, rule.concealed) else "count"
