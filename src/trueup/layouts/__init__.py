@@ -1,4 +1,4 @@
-"""Problems rewritten in the form that each method needs, and reasons why a method cannot take a problem.
+"""Estimation problems in the form that each method needs, and reasons why a method cannot solve a problem.
 
 Here: reasons why methods cannot take a problem: rules that histograms cannot keep, noise of too many widths,
 counts that nothing bounds.
@@ -26,7 +26,7 @@ determined."""
 
 
 def refuse_wide_span(headers: Sequence[Measured], most: float) -> None:
-    """Raise SpecError if some noise has more than `most` times the variance of other noise.
+    """Refuse noise with more than `most` times the variance of other noise that is fitted with it.
 
     Methods for nested margins, and histograms across levels, take averages by variance, which no ratio harms.
 
@@ -51,13 +51,13 @@ def refuse_wide_span(headers: Sequence[Measured], most: float) -> None:
 
 
 def refuse_wide_levels(headers: Sequence[Measured], most: float) -> None:
-    """Raise SpecError if noise within one level has more than `most` times the variance of other noise there."""
+    """Refuse noise with more than `most` times the variance of other noise on the same level."""
     for level in {h.margin.level: None for h in headers}:
         refuse_wide_span([h for h in headers if h.margin.level == level], most)
 
 
 def refuses_on_histogram(constraints: Constraints, *, upper: bool = False) -> str | None:
-    """Return the reason why histogram methods cannot keep the constraints, or None."""
+    """Return the reason why histogram methods cannot satisfy the constraints, or None if they can."""
     if not upper and any(b.upper is not None for b in constraints.bounds):
         return "it keeps no upper bounds on crossing margins"
     if constraints.bounds and not constraints.nonnegative:
@@ -71,7 +71,7 @@ def refuses_on_histogram(constraints: Constraints, *, upper: bool = False) -> st
 
 
 def refuses_columns(constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-    """Return the reason why the column sampler cannot keep all rules, or None."""
+    """Return the reason why the column sampler cannot solve a problem, or None if it can."""
     if not constraints.nonnegative:
         return "it takes nonnegative counts"
     if len(constraints.cells.tree.levels) < 2:
@@ -100,7 +100,7 @@ def _closed(header: Measured) -> bool:
 
 
 def improper(label: str, most: float) -> SpecError:
-    """Return the SpecError for a count without bound; the suggested upper bound exceeds `most`, the largest known number.
+    """Return the error for a count that nothing limits, with a suggested upper bound above the number `most`.
 
     Examples
     --------

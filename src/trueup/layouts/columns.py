@@ -1,4 +1,4 @@
-"""Problems in the form of the column sampler: places, measured tables, directions and starting tables.
+"""Problems in the form of the column sampler, which updates a column of cells over all places.
 
 One file: all of it is derived from one problem, its cells and what was measured of them.
 """
@@ -54,7 +54,7 @@ UNMEASURED_VARIANCE = 10**8
 
 @dataclass(frozen=True, eq=False)
 class MeasuredRow:
-    """One replicate's measured values, with the constraints and the headers of the measurements.
+    """One replicate of measured values, with the constraints and the measured margins.
 
     Attributes
     ----------
@@ -73,13 +73,13 @@ class MeasuredRow:
 
     @property
     def columns(self) -> int:
-        """Return the number of cells of a place."""
+        """Return the number of cells of one place, the columns of the matrix of places and cells."""
         return self.cells.n // self.cells.shape[0]
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnProblem(MeasuredRow):
-    """One replicate's measurements on a hierarchy of histograms, laid out for the column sampler.
+    """One replicate of measurements on a hierarchy of histograms, in the form of the column sampler.
 
     Attributes
     ----------
@@ -109,12 +109,12 @@ class ColumnProblem(MeasuredRow):
 
     @cached_property
     def open(self) -> NDArray[np.float64]:
-        """Return an array `(columns,)` with 1 for columns that may be nonzero and 0 for structural zeros."""
+        """Return an array `(columns,)` with 0 for structural zeros and 1 for other columns."""
         return 1.0 - self.constraints.zero_cells.reshape(self.cells.shape[0], -1)[0]
 
     @cached_property
     def alike(self) -> Alike:
-        """Return the open columns that have each value of each attribute; none unless several attributes have several values."""
+        """Return the columns, except structural zeros, that have each value of each attribute."""
         shape = self.cells.shape[1:]
         grid = np.indices(shape).reshape(len(shape), -1)
         axes = [i for i, size in enumerate(shape) if size > 1]
@@ -125,7 +125,7 @@ class ColumnProblem(MeasuredRow):
 
     @cached_property
     def _known(self) -> list[tuple[Margin, NDArray, Any, int]]:
-        """Return margin, values, form and side of every measurement (side 0), lower bound (1) and upper bound (-1)."""
+        """Return margin, values, law and side of each measurement (0), lower (1) or upper bound (-1)."""
         exact = (0.0, 0.0, 0.0)
         known = [
             (h.margin, np.asarray(v), exact if h.exact else tuple(h.law.form or exact), 0)
@@ -139,13 +139,13 @@ class ColumnProblem(MeasuredRow):
         return known
 
     def _among(self, margin: Margin, where: dict[str, str]) -> NDArray[np.bool_]:
-        """Return a mask `(groups,)` of the groups that contain cells with given attribute values."""
+        """Return a mask `(groups,)` of the groups that contain cells with the given attribute values."""
         held = np.broadcast_to(self.cells.where(where), self.cells.shape).ravel()
         return self.cells.sum(held.astype(np.int64), margin) > 0
 
     @cached_property
     def tables(self) -> MeasuredTables:
-        """Return the measured tables as arrays for the kernel of the column sampler."""
+        """Return the measured tables as arrays for the compiled kernel of the column sampler."""
         group = [cell_groups(self.cells.marginal(m.attributes)) for m, *_ in self._known]
         sizes = np.array([g.max() + 1 for g in group], np.int64)
         slope, curve, reach = (np.array([f[i] for _, _, f, _ in self._known], float) for i in range(3))
@@ -174,7 +174,7 @@ class ColumnProblem(MeasuredRow):
         return total_given_bounds(self.constraints, self.headers, self.values, given)
 
     def moves(self, starts: Sequence[NDArray[np.integer[Any]]]) -> Directions:
-        """Return the directions in which moves change a place, with step sizes and windows that suit the noise.
+        """Return the directions of moves within a place, with step sizes and windows that suit the noise.
 
         A step is at most a quarter of the deviation that noise leaves to a lowest place along its direction, and half of the
         largest total: no posterior is much wider than either.
@@ -215,7 +215,7 @@ class ColumnProblem(MeasuredRow):
         )
 
     def _longest(self, columns: NDArray[np.int64], largest: int) -> NDArray[np.float64]:
-        """Return the longest step `(k,)` (counts) along each of the directions `(k, columns)`."""
+        """Return the longest step `(k,)` in counts along each of the directions `(k, columns)`."""
         precision = np.zeros(len(columns))
         for h, group in zip(self.headers, self.tables.group):
             if self.cells.tree.level(h.margin.level) == len(self.cells.tree.levels) - 1 and not h.exact:
@@ -232,7 +232,7 @@ class ColumnProblem(MeasuredRow):
 
     @property
     def _sums_are_narrow(self) -> bool:
-        """Return True if some sum of a lowest place's cells is measured with less noise than the cells."""
+        """Return True if some sum of a place's cells is measured with less noise than the cells are."""
         last = len(self.cells.tree.levels) - 1
         known = {True: np.inf, False: np.inf}  # the finest cells, and sums of theirs
         for h in self.headers:
@@ -243,7 +243,7 @@ class ColumnProblem(MeasuredRow):
 
     @property
     def _scales(self) -> NDArray[np.float64]:
-        """Return each level's smallest noise deviation (counts, at least 1); an unmeasured level takes the smallest of all."""
+        """Return the smallest standard deviation of noise on each level, in counts and at least 1."""
         narrowest = np.full(len(self.cells.tree.levels), np.inf)
         for h in self.headers:
             if not h.exact:
@@ -253,7 +253,7 @@ class ColumnProblem(MeasuredRow):
         return np.maximum(known, 1.0)
 
     def _pairs(self) -> NDArray[np.int64]:
-        """Return `(p, 2)` pairs of columns that differ in one attribute."""
+        """Return the pairs of columns `(p, 2)` that differ in one attribute."""
         grid = np.arange(self.columns).reshape(self.cells.shape[1:])
         found = [np.zeros((0, 2), np.int64)]
         for axis in range(grid.ndim):
@@ -263,7 +263,7 @@ class ColumnProblem(MeasuredRow):
         return self._only_open(np.concatenate(found))
 
     def _squares(self) -> NDArray[np.int64]:
-        """Return `(q, 4)` columns with two values each of two attributes, in the signs (+1, -1, -1, +1)."""
+        """Return the sets of four columns `(q, 4)` that combine two values of each of two attributes."""
         grid = np.arange(self.columns).reshape(self.cells.shape[1:])
         found = [np.zeros((0, 4), np.int64)]
         for one in range(grid.ndim):
@@ -282,7 +282,7 @@ class ColumnProblem(MeasuredRow):
         return np.ascontiguousarray(columns[self.open[columns].all(axis=1)], dtype=np.int64)
 
     def start(self, rng: np.random.Generator, away: float) -> NDArray[np.int64]:
-        """Return starting counts `(leaves, n)` that satisfy exact rules: a release of the values plus `away` noise deviations.
+        """Return starting counts `(leaves, n)`, reconciled from the values with more noise under exact rules.
 
         Raises
         ------
@@ -297,7 +297,7 @@ class ColumnProblem(MeasuredRow):
         return self._moved_below(found.reshape(self.cells.shape[0], -1))
 
     def _moved_below(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Move counts above the upper bound of a lowest place to other places, within the same exact totals."""
+        """Move counts above the upper bound of a place to other places, leaving exact totals unchanged."""
         above = [b for b in self.constraints.bounds if b.upper is not None]
         if not above:
             return x
@@ -321,19 +321,19 @@ class ColumnProblem(MeasuredRow):
         return x
 
     def _upper(self, bound: Bound) -> NDArray[np.float64]:
-        """Return an upper bound's limit on each group of its margin, `(groups,)`; infinite where it does not apply."""
+        """Return the limits `(groups,)` of an upper bound, infinite for groups that it does not limit."""
         among = self._among(bound.margin, dict(bound.where))
         return np.where(among, np.asarray(bound.upper, float), np.inf)
 
     def _missed(self, flat: NDArray[np.int64]) -> bool:
-        """Return True if tables contradict an exact value."""
+        """Return True if tables of counts differ from an exact value."""
         exact = [(h.margin, v) for h, v in zip(self.headers, self.values) if h.exact]
         return any((self.cells.sum(flat, margin) != v).any() for margin, v in exact)
 
     def _noisier(
         self, headers: Sequence[Measured], rng: np.random.Generator, away: float
     ) -> NDArray[np.float64]:
-        """Return the measured values plus normal noise with `away` times the standard deviation of each law."""
+        """Return the measured values plus normal noise of `away` times their standard deviations."""
         values, at = np.zeros(sum(self.cells.size(h.margin) for h in headers)), 0
         for h, v in zip(self.headers, self.values, strict=True):
             part = values[at : at + len(v)]
@@ -345,7 +345,7 @@ class ColumnProblem(MeasuredRow):
         return values
 
     def state(self, x: NDArray[np.integer[Any]], a: float, kappa: float, rate: float = 0.0) -> ChainState:
-        """Return the state of a chain at tables `(leaves, n)`, given concentrations and the share of uninhabited places."""
+        """Return the state of a Markov chain at the tables `(leaves, n)`, given the prior's parameters."""
         levels = len(self.cells.tree.levels)
         tree, flat = self.cells.tree, x.ravel().astype(np.int64)
         total = np.concatenate([self.cells.sum(flat, Margin(level)) for level in tree.levels])
@@ -388,14 +388,14 @@ class ColumnProblem(MeasuredRow):
         return state
 
     def work(self) -> TreeMessages:
-        """Allocate the message arrays of one chain."""
+        """Allocate the arrays of messages that one Markov chain needs."""
         nodes, inner = len(self.places.parent), int(self.places.level_ptr[-2])
         own = np.zeros(WIDE * inner + NARROW * (nodes - inner), np.float32)
         return TreeMessages(own, np.zeros(WIDE * (nodes + 2), np.float32), np.zeros((nodes, 4), np.int32))
 
     @property
     def connected(self) -> bool:
-        """Return True if moves provably reach every table: only totals of places are exact, and nothing is bounded.
+        """Return True if it is proved that moves lead from any table to every other table.
 
         Then one may move a unit between columns of a place (pairs), and in a column between any two places under the same
         fixed totals (singles): these lead from any table to any other through nonnegative ones.
@@ -406,7 +406,7 @@ class ColumnProblem(MeasuredRow):
 
 
 def _together(gaps: list[NDArray], total: int) -> NDArray:
-    """Return arrays of differences joined into one, in single precision if all are small whole numbers."""
+    """Return arrays of differences as one array, in single precision if that is exact."""
     whole = all(gap.dtype.kind in "iu" or bool((gap == np.rint(gap)).all()) for gap in gaps)
     largest = 2 * total + max(float(np.abs(gap).max(initial=0)) for gap in gaps)
     return np.concatenate(
@@ -415,14 +415,14 @@ def _together(gaps: list[NDArray], total: int) -> NDArray:
 
 
 def _taken(x: NDArray[np.int64], excess: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Divide each place's excess among its cells in proportion to their counts; return whole counts `(leaves, n)`."""
+    """Return the whole counts `(leaves, n)` of cells that add up to the excess of each place."""
     below = np.cumsum(x, axis=1)
     ends = below * excess[:, None] // np.maximum(below[:, -1:], 1)  # whole, and the last is the excess
     return np.diff(ends, axis=1, prepend=0)
 
 
 def _placed(x: NDArray[np.int64], freed: NDArray[np.int64], most: NDArray[np.float64]) -> None:
-    """Add the freed counts `(n,)` of each column to the first places with totals below their upper bounds."""
+    """Add counts `(n,)` of each column to the first places whose totals are below their upper bounds."""
     room = np.maximum(most - x.sum(axis=1), 0)
     for column in np.flatnonzero(freed):
         below = np.minimum(np.cumsum(room), freed[column])
@@ -434,7 +434,7 @@ def _placed(x: NDArray[np.int64], freed: NDArray[np.int64], most: NDArray[np.flo
 def default_tables(
     constraints: Constraints, headers: Sequence[Measured], values: NDArray, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return whole counts `(n,)` that keep every invariant, by the default method of `reconcile` for histograms."""
+    """Return whole counts `(n,)` that satisfy every invariant, by the default method of `reconcile`."""
     problem = histogram_problem(constraints, headers, folded=True)
     fit, _ = problem.least_squares(values[None])
     fit = replace(fit, values=())  # settling looks at the subtrees' alone

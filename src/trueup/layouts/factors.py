@@ -1,4 +1,4 @@
-"""Factor tables of the tree kernels, collected from likelihoods, priors and bounds."""
+"""Factor tables for the tree kernels, built from likelihoods, priors and bounds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Split = tuple[Reals, Reals, Reals, Reals, Integers]
 
 
 class FittedMasses(NamedTuple):
-    """Log masses of the counts 0, 1, ... for each class of finest cells.
+    """Fitted log masses of the counts 0, 1, ... for each class of finest cells.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class FittedMasses(NamedTuple):
 
 
 class FactorTable:
-    """A growing table of factors, in which equal laws and priors share an entry.
+    """Factors of the nodes of a tree, in which nodes with equal laws and priors share a table.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class FactorTable:
         self._rows: list[tuple[Integers, Integers, int]] = []
 
     def add_law(self, law: Law, nodes: Integers, values: NDArray, depth: float | Reals) -> None:
-        """Add the likelihood of nodes' counts given published values, down to `depth` nats below its peak.
+        """Add the likelihood of the counts of nodes, given their published values under one noise law.
 
         Values whose tables differ by a shift alone share one: noise that is added has a table for each fraction, a
         perturbation one for each value.
@@ -103,7 +103,7 @@ class FactorTable:
                 self._add_kind(law, nodes[same], values[same], one)
 
     def _add_kind(self, law: Law, nodes: Integers, values: NDArray, depth: float) -> None:
-        """Add measured nodes of one kind, whose tables of log masses differ only by a shift."""
+        """Add the likelihood of nodes whose tables of log masses are the same except for a shift."""
         if not len(nodes):
             return
         key = (law, float(law.kinds(values[0])), depth)
@@ -121,7 +121,7 @@ class FactorTable:
             self._lower[nodes] = np.maximum(self._lower[nodes], law.bounds(values[0])[0])
 
     def add_prior(self, prior: Prior | FittedMasses, leaves: Integers, depth: float) -> None:
-        """Add a prior on the finest cells, or on their total."""
+        """Add the factors of a prior on the finest cells or on their total."""
         match prior:
             case FittedMasses():
                 for kind, log in enumerate(prior.log):
@@ -145,16 +145,16 @@ class FactorTable:
         self._lower[leaves] = np.maximum(self._lower[leaves], 0)
 
     def add_masses(self, key: Hashable, log: Reals, nodes: Integers, first: int = 0) -> None:
-        """Give nodes a factor: a table of log masses of the counts `first`, `first + 1`, ..., with zero mass elsewhere."""
+        """Add a factor to nodes, given its log masses at the counts `first`, `first + 1`, ...."""
         self._table(key, lambda: (log, 0), open_ended=0.0)
         self._rows.append((nodes, np.full(len(nodes), first, np.int64), self._known[key][0]))
 
     def add_splits(self, splits: Split) -> None:
-        """Add the prior factors for the splits of every node's count among its children."""
+        """Add the factors of the prior by which the count of each node splits among its children."""
         self._splits = tuple(map(np.asarray, splits))  # pyright: ignore[reportAttributeAccessIssue]
 
     def build(self) -> Factors:
-        """Return all factor tables in the layout that the tree kernels read."""
+        """Return all factors in the layout that the tree kernels read."""
         n = len(self._lower)
         none = np.zeros(0, np.int64)
         nodes = np.concatenate([row[0] for row in self._rows] or [none])
@@ -176,7 +176,7 @@ class FactorTable:
         )
 
     def _table(self, key: Hashable, make: Callable[[], tuple[Reals, int]], open_ended: float) -> int:
-        """Store a table of log masses under a key once; return the number of entries before the table's origin."""
+        """Store a table of log masses under a key if it is new, and return the position of its origin."""
         if key not in self._known:
             log, reach = make()
             self._known[key] = (len(self._logs), reach)
@@ -201,18 +201,18 @@ class FactorTable:
 
 
 def _one_size(prior: Poisson | NegativeBinomial) -> float:
-    """Return the size parameter of a negative binomial prior; infinity for a Poisson prior."""
+    """Return the size parameter of a negative binomial prior, or infinity for a Poisson prior."""
     return float(prior.size) if isinstance(prior, NegativeBinomial) else np.inf  # pyright: ignore[reportArgumentType]
 
 
 def _law_table(law: Law, value: float, depth: float) -> tuple[Reals, int]:
-    """Return log masses of the true count given a published value, and how far below the value they start."""
+    """Return log masses of the true count given a published value, and the offset at which they begin."""
     first, log = law.table(value, depth)
     return log, int(np.floor(value)) - first
 
 
 def _prior_table(prior: Poisson | NegativeBinomial, depth: float) -> tuple[Reals, int]:
-    """Return the log masses of a unimodal prior within `depth` nats of its peak, and minus the first of these counts."""
+    """Return the log masses of a unimodal prior near its peak, and minus the first of these counts."""
     top = int(np.max(prior.mean)) + 1
     peak = float(np.max(prior.logpmf(np.arange(min(top, MAX_TABLE_ENTRIES) + 1))))
     last = top + 1

@@ -1,4 +1,4 @@
-"""Families of tables laid out for joint least squares, and for reconciling one table after the other.
+"""Families of tables in the form of joint least squares and of reconciling table by table.
 
 One file: both read the same margins and separators of one junction tree.
 """
@@ -44,7 +44,7 @@ from trueup.model.nested import canonical
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """The margin that a table shares with its parent in the junction tree.
+    """The margin that a table and its parent in the junction tree have in common.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Shared:
 
 @dataclass(frozen=True, eq=False)
 class TableLayout:
-    """One table of a family, laid out for turning its estimates into final counts level by level.
+    """One table of a family, in the form in which its estimates become final counts level by level.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class TableLayout:
         return self.tree.spine.depth
 
     def on(self, least_squares: FamilyLeastSquares, levels: range) -> TableLayout:
-        """Return the table's layout on a range of levels, with the given least squares of other places."""
+        """Return the layout of the table on a range of levels, given the least squares on these."""
         own = slice(levels.start, min(self.levels, levels.stop))
         tree = _from_subtrees(least_squares, self.whole, own.stop - own.start)
         shared = self.shared and replace(self.shared, levels=self.shared.levels - own.start)
@@ -112,7 +112,7 @@ class TableLayout:
 
 @dataclass(frozen=True, eq=False)
 class FamilyProblem:
-    """A family of tables, prepared for joint least squares and for reconciling each table.
+    """A family of tables in the form of joint least squares and of reconciling table by table.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class FamilyProblem:
     def on(
         self, spine: Spine, levels: range, firsts: tuple[int, ...], below: Mapping[Contrast, NDArray] | None
     ) -> FamilyProblem:
-        """Return the problem on a range of levels of another tree of places; see `FamilyLeastSquares.on`."""
+        """Return the problem on a range of levels of another tree of places."""
         least_squares = self.least_squares.on(spine, levels, below)
         order = tuple(i for i in self.order if self.tables[i].levels > levels.start)
         tables = tuple(t.on(least_squares, levels) if i in order else t for i, t in enumerate(self.tables))
@@ -159,7 +159,7 @@ class FamilyProblem:
         return family_cells(self.constraints)
 
     def fit(self, rows: NDArray, *, subtrees: bool = False) -> list[list[NDArray]]:
-        """Fit measured values `(b, q)` by least squares; see `FamilyLeastSquares.fit`."""
+        """Return least-squares estimates for all tables of the family from measured values `(b, q)`."""
         parts = split(rows, self.headers, self.cells.whole)
         sizes = self.cells.tree.sizes
         answers = [
@@ -182,11 +182,11 @@ class FamilyProblem:
         return found.reshape(len(rows), -1)
 
     def marginal(self, margin: Margin) -> Marginal:
-        """Return a margin as group numbers along each of the family's axes."""
+        """Return a margin as group numbers along each axis of the family."""
         return _marginal(self.cells, bases_of(self.cells), margin)
 
     def settle(self, rows: NDArray, seeds: NDArray, how: Settling) -> tuple[NDArray, list[SettledTables]]:
-        """Reconcile measured values `(b, q)` table by table along the junction tree; return cells `(b, n)` and the tables."""
+        """Reconcile measured values `(b, q)` table by table; return the cells `(b, n)` and the tables."""
         settled = self.settle_fit(self.fit(rows, subtrees=True), seeds, how)
         found = [settled[i] for i in range(len(self.tables))]
         return np.concatenate([s.values[-1].reshape(len(rows), -1) for s in found], axis=1), found
@@ -198,7 +198,7 @@ class FamilyProblem:
         how: Settling,
         above: Mapping[int, NDArray] | None = None,
     ) -> dict[int, SettledTables]:
-        """Reconcile least-squares estimates table by table; `above` may give final tables of the first level."""
+        """Reconcile least-squares estimates table by table, parents in the junction tree first."""
         copies, settled = len(seeds), {}
         firsts = self.firsts or (0,) * self.least_squares.spine.depth
         for i in self.order:
@@ -231,7 +231,7 @@ class FamilyProblem:
 
     @cached_property
     def standard_errors(self) -> dict[Margin, NDArray]:
-        """Return standard errors (counts) of least squares for every measured margin and every separator."""
+        """Return the standard errors (counts) of least squares for measured and shared margins."""
         cells = self.shown
         margins = {canonical(cells, h.margin) for h in self.headers} | {*cells.tables, *cells.separators}
         return {m: self._spread(m) for m in sorted(margins, key=str)}
@@ -249,7 +249,7 @@ def _fixed(shared: Shared, parent: SettledTables) -> tuple[Marginal, list[NDArra
 
 
 def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> FamilyProblem:
-    """Return the estimation problem of a family of tables, from its constraints and the headers of its measured tables.
+    """Return the estimation problem of a family of tables, from its constraints and its measured margins.
 
     Raises
     ------
@@ -307,7 +307,7 @@ def _joint(
 
 
 def bases_of(cells: FamilyCells) -> list[Recode]:
-    """Return, for every attribute, the finest grouping of its values in any table; one group if no table has it."""
+    """Return, for every attribute, the finest grouping of its values in any table of the family."""
     found = []
     for at, attribute in enumerate(cells.attributes):
         views = [cells.recodes(table.attributes)[at] for table in cells.tables]
@@ -316,7 +316,7 @@ def bases_of(cells: FamilyCells) -> list[Recode]:
 
 
 def _marginal(cells: FamilyCells, bases: Sequence[Recode], margin: Margin) -> Marginal:
-    """Return a margin as group numbers of the finest groupings, one array for each attribute."""
+    """Return a margin of a family as group numbers of the finest groupings, by attribute."""
     own = cells.recodes(margin.attributes)
     return tuple(
         np.array(view.groups)[np.unique(base.groups, return_index=True)[1]]
@@ -361,7 +361,7 @@ def _table_layout(
 
 
 def _from_subtrees(least_squares: FamilyLeastSquares, whole: Marginal, depth: int) -> HistogramLeastSquares:
-    """Return the least squares of one table on the first `depth` levels, from the covariances of subtree estimates."""
+    """Return the least squares of one table on its first `depth` levels."""
     covariances = [least_squares.covariances(level, whole) for level in range(depth)]
     spine = least_squares.spine.upper(depth)
     return HistogramLeastSquares.given(least_squares.view(whole).domain, spine, covariances)

@@ -1,4 +1,4 @@
-"""Constraints of a family of tables, by table: exact margins, zeros, bounds, and the order of reconciling.
+"""Constraints on a family of tables, and the order in which its tables are reconciled.
 
 The joint table that closes a ring of tables: as nothing measures it, it is given the values of least interaction.
 Least squares of what is measured estimates sums of the joint table. Cells with these sums, and no interaction beyond what the
@@ -34,13 +34,13 @@ from trueup.model.nested import canonical
 
 
 def family_cells(constraints: Constraints) -> FamilyCells:
-    """Return the constraints' cells, which must be those of a family of tables."""
+    """Return the cells of the constraints, which must be cells of a family of tables."""
     assert isinstance(constraints.cells, FamilyCells), "only a family of tables is laid out so"
     return constraints.cells
 
 
 def closed_constraints(constraints: Constraints) -> Constraints:
-    """Return the constraints on the closed family, which has a joint table if the tables form a ring."""
+    """Return the constraints on a family, with a joint table added if its tables form a ring."""
     return replace(constraints, cells=family_cells(constraints).closed)
 
 
@@ -55,7 +55,7 @@ def refuse_unmeasured_tables(cells: FamilyCells, headers: Sequence[Measured]) ->
 
 
 def invariant_margins(constraints: Constraints) -> list[list[Margin]]:
-    """Return, for every table, the margins whose counts invariants determine."""
+    """Return, for every table of a family, the margins whose counts the invariants determine."""
     cells = family_cells(constraints)
     found = []
     for own in cells.sets:
@@ -74,7 +74,7 @@ def bounded_tables(constraints: Constraints) -> list[int]:
 
 
 def refuses_bounds(constraints: Constraints) -> str | None:
-    """Return the reason why a family's bounds cannot be kept, or None."""
+    """Return the reason why the bounds on a family cannot be satisfied, or None if they can."""
     if not constraints.bounds:
         return None
     if family_cells(constraints).joint is not None:
@@ -86,7 +86,7 @@ def refuses_bounds(constraints: Constraints) -> str | None:
 
 
 def table_bounds(constraints: Constraints, table: int, spine: Spine) -> TableBounds:
-    """Return the bounds on the table that is reconciled first, level by level."""
+    """Return the bounds on the first table to be reconciled, level by level."""
     own = _table_constraints(constraints, table)
     fold, levels = Fold.of(own.cells.shape[1:]), own.cells.tree.levels
     marginals = bounded_marginals(own, fold)
@@ -100,14 +100,14 @@ def table_bounds(constraints: Constraints, table: int, spine: Spine) -> TableBou
 
 
 class TableBounds(NamedTuple):
-    """Bounds on the counts of one table: bounded marginals with lower and upper bounds per level."""
+    """Bounds on the counts of one table: its bounded marginals, and their bounds on each level."""
 
     marginals: tuple[Marginal, ...] = ()
     lower: tuple[Lower, ...] = ()
     upper: tuple[Lower, ...] = ()
 
     def of_copies(self, copies: int, *, drawn: bool) -> tuple[tuple[Lower, ...], tuple[Lower, ...]]:
-        """Return lower and upper bounds for several copies of the places; no upper bounds if `drawn`."""
+        """Return lower and upper bounds for several copies of the places, without upper bounds for draws."""
         lower, upper = (
             tuple(level.at(np.tile(np.arange(len(level.tables[0])), copies)) for level in side)
             for side in (self.lower, self.upper)
@@ -116,7 +116,7 @@ class TableBounds(NamedTuple):
 
 
 def _table_constraints(constraints: Constraints, table: int) -> Constraints:
-    """Return the bounds and invariants that concern one table, as constraints on this table alone."""
+    """Return the bounds and invariants that concern one table, as constraints on that table."""
     part = family_cells(constraints).parts[table]
     one = part if part.attributes else Cells(part.tree, (Attribute("", ("all",)),))
     known = tuple(invariant_margins(constraints)[table])
@@ -126,7 +126,7 @@ def _table_constraints(constraints: Constraints, table: int) -> Constraints:
 def rooted(
     cells: FamilyCells, known: Sequence[Sequence[Margin]], roots: Sequence[int] | None = None
 ) -> JunctionTree:
-    """Return a junction tree in which each table's exact margins are nested with those of tables reconciled before it."""
+    """Return a junction tree in which the exact margins of each table are nested with those fixed before."""
 
     def flatness(tree: JunctionTree) -> int:
         depth: dict[int, int] = {}
@@ -154,7 +154,7 @@ def _nested(cells: FamilyCells, tree: JunctionTree, table: int, known: Sequence[
 
 
 def closed_zeros(constraints: Constraints, junction: JunctionTree) -> list[NDArray[np.bool_]]:
-    """Return, per table, a mask of a place's cells that structural zeros of this or of another table force to zero."""
+    """Return, for each table, a mask of the cells of a place that structural zeros of any table imply."""
     cells = family_cells(constraints)
     masks = [
         mask.reshape(part.shape[0], -1)[0]
@@ -177,7 +177,7 @@ FITTING_SWEEPS = 30
 
 @dataclass(frozen=True, eq=False)
 class JointTable:
-    """A joint table that is not measured, with the measurements of its sums.
+    """An unmeasured joint table that closes a ring of tables, with the measurements of its sums.
 
     Attributes
     ----------
@@ -200,7 +200,7 @@ class JointTable:
     open_: NDArray[np.bool_]
 
     def fitted(self, answers: Sequence[Sequence[NDArray]]) -> NDArray:
-        """Return cells `(b, places, cells of a place)` of the joint table, fitted to least-squares sums in proportion."""
+        """Return cells `(b, places, cells of a place)` of the joint table that have the estimated sums."""
         fit = self.measured.fit(answers)
         found = [(self.measured.table(fit, level, marginal), groups) for level, marginal, groups in self.sums]
         targets = [(np.maximum(x.reshape(len(x), -1), 0.0), groups) for x, groups in found]
@@ -211,7 +211,7 @@ class JointTable:
 def proportional_fit(
     start: NDArray, targets: Sequence[tuple[NDArray, NDArray[np.int64]]], sweeps: int
 ) -> NDArray:
-    """Scale cells `(n,)` until they have the given sums (iterative proportional fitting).
+    """Scale cells `(n,)` until they have the given sums, by iterative proportional fitting.
 
     Parameters
     ----------

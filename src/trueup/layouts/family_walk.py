@@ -1,4 +1,4 @@
-"""Families of tables in the form of the kernel of their Markov chains."""
+"""Families of tables in the form of the compiled kernel of their Markov chains."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DIVIDED_ANEW = (
 
 @dataclass(frozen=True, eq=False)
 class FamilyWalk:
-    """A family's layout for its Markov chains, without measured values.
+    """A family of tables in the form of its Markov chains, without measured values.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class FamilyWalk:
     def of(
         cls, constraints: Constraints, headers: Sequence[Measured], within: Sequence[Margin] = ()
     ) -> FamilyWalk:
-        """Return a family of tables laid out for Markov chains."""
+        """Return a family of tables in the form of its Markov chains."""
         cells = family_cells(constraints)
         tree = cells.junction()
         masks = closed_zeros(constraints, tree)
@@ -83,14 +83,14 @@ class FamilyWalk:
         return cls(cells, tuple(headers), layout, open_, mass)
 
     def given(self, values: NDArray) -> WalkLayout:
-        """Return the layout with measured values `(q,)`."""
+        """Return the family with its measured values `(q,)`."""
         noisy = np.repeat(
             [not h.exact for h in self.headers], [self.cells.size(h.margin) for h in self.headers]
         )
         return self.layout._replace(noisy=np.ascontiguousarray(values[noisy], float))
 
     def state(self, counts: Integers, alpha: NDArray) -> WalkState:
-        """Return the state of a chain at tables `(n,)` that agree on all shared margins."""
+        """Return the state of a chain at tables of counts `(n,)` that agree on all shared margins."""
         noisy = [h.sums(self.cells, counts) for h in self.headers if not h.exact]
         sums = np.concatenate(noisy).astype(float)
         held = np.zeros(len(self.mass))
@@ -103,12 +103,12 @@ class FamilyWalk:
 
     @property
     def steps(self) -> int:
-        """Return the number of steps in which the prior divides sums."""
+        """Return the number of steps in which the prior divides the sums of the family."""
         return int(self.layout.steps[-1])
 
     @property
     def chances(self) -> NDArray:
-        """Return cumulative probabilities `(tables,)` of choosing each table, in proportion to its number of open cells."""
+        """Return cumulative probabilities `(tables,)` of choosing each table, in proportion to its cells."""
         cells = np.diff(self.layout.open_ptr).astype(float)
         return np.cumsum(cells) / cells.sum()
 
@@ -136,7 +136,7 @@ def _open(cells: FamilyCells, open_: NDArray[np.bool_]) -> dict[str, Any]:
 def _alike(
     cells: FamilyCells, shared: Sequence[Sequence[Margin]], open_: NDArray[np.bool_]
 ) -> dict[str, Any]:
-    """Return arrays that classify the cells: those of one class lie in the same groups of the shared margins."""
+    """Return arrays that classify cells, where a class lies in the same groups of all shared margins."""
     like, classes = np.zeros(cells.n, np.int64), 0
     for i, margins in enumerate(shared):
         part = np.zeros(cells.parts[i].n, np.int64)
@@ -184,7 +184,7 @@ def _edges(cells: FamilyCells, near: Sequence[Sequence[int]], open_: NDArray[np.
 def _prior_steps(
     cells: FamilyCells, parent: Sequence[int], open_: NDArray[np.bool_]
 ) -> tuple[dict[str, Any], NDArray[np.float64]]:
-    """Return arrays that describe how the prior divides sums step by step, and the number of parts of each sum."""
+    """Return arrays that describe how the prior divides sums in steps, and each sum's number of parts."""
     steps = [_steps_of(cells, i, above) for i, above in enumerate(parent)]
     sizes = [cells.size(margin) for own in steps for margin in own]
     group = np.full((cells.n, max(map(len, steps))), -1)
@@ -220,7 +220,7 @@ def _prior_steps(
 
 
 def _steps_of(cells: FamilyCells, i: int, above: int) -> list[Margin]:
-    """Return the margins that the prior divides in turn: a table's separator, then the separator at each finer level."""
+    """Return the margins that the prior divides in turn: the shared margin at one level after the other."""
     table, tree = cells.tables[i], cells.tree
     shared = Margin(tree.levels[0]) if above < 0 else cells.separator(i, above)
     found, last = [shared], tree.level(table.level)
@@ -232,7 +232,7 @@ def _steps_of(cells: FamilyCells, i: int, above: int) -> list[Margin]:
 
 
 def divided_anew(cells: FamilyCells) -> str | None:
-    """Return a warning about sums over attributes if the prior divides places separately for each value, else None."""
+    """Return a warning if the prior divides places separately for each value of an attribute, or None."""
     names = {
         f"'{name}'": None
         for i, above in enumerate(cells.junction().parent)
@@ -244,7 +244,7 @@ def divided_anew(cells: FamilyCells) -> str | None:
 
 
 def _kinds(cells: FamilyCells, i: int, divided: Margin) -> tuple[Integers, Integers, int]:
-    """Return the sum that each weight of a table divides, the weight of each cell, and the cells in a row with one weight.
+    """Return the weights by which the prior divides sums: the sum of each weight, and each cell's weight.
 
     Weights are of values, common to places, or of places, where these are divided for each of several values. There are none in a
     table of one place, and where places are divided once.
@@ -260,7 +260,7 @@ def _kinds(cells: FamilyCells, i: int, divided: Margin) -> tuple[Integers, Integ
 
 
 def _seen(cells: FamilyCells, headers: Sequence[Measured]) -> dict[str, Any]:
-    """Return arrays of the noisy sums that contain each cell, and of these sums' laws."""
+    """Return arrays of the noisy sums that contain each cell, and of the laws of these sums."""
     seen, sizes = _sums_of(cells, [h.margin for h in headers])
     forms: list[Any] = [h.law.form for h in headers]
     return {
@@ -272,7 +272,7 @@ def _seen(cells: FamilyCells, headers: Sequence[Measured]) -> dict[str, Any]:
 
 
 def _sums_of(cells: FamilyCells, margins: Sequence[Margin]) -> tuple[Integers, list[int]]:
-    """Return the groups of margins that contain each cell, `(n, columns)`, -1 for none; and each margin's size."""
+    """Return the groups of margins `(n, columns)` that contain each cell, and the size of each margin."""
     sizes = [cells.size(margin) for margin in margins]
     columns: list[list[Integers]] = [[] for _ in cells.tables]
     for first, margin in zip(_ptr(sizes), margins):

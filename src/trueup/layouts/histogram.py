@@ -1,4 +1,4 @@
-"""Common form of problems with crossing margins: measurements on a tree of histograms."""
+"""Measurements of crossing margins on a hierarchy, in the form of histogram methods."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONFLICT_CELLS = 50_000  # above this, invariants are held against each other in
 
 @dataclass(frozen=True, eq=False)
 class HistogramProblem:
-    """Histograms on a hierarchy with their measurements, prepared for least squares.
+    """Histograms on a hierarchy with their measurements, in the form of least squares.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class HistogramProblem:
         return self.constraints.cells
 
     def answers(self, values: NDArray) -> list[list[NDArray]]:
-        """Arrange measured values `(b, q)` by level and marginal, each as an array `(b * places, groups)`."""
+        """Return measured values `(b, q)` by level and marginal, as arrays `(b * places, groups)`."""
         parts = split(values, self.headers, self.cells)
         table = []
         for level, name in enumerate(self.cells.tree.levels):
@@ -95,7 +95,7 @@ class HistogramProblem:
         return replace(self, tree=self.tree.tiled(copies), zeros=zeros, lower=lower, upper=upper)
 
     def least_squares(self, values: NDArray) -> tuple[Estimates, float]:
-        """Return least-squares estimates of values `(b, q)` with structural zeros fixed, and the largest count left on zeros.
+        """Return least-squares estimates of values `(b, q)`, and the largest count left on structural zeros.
 
         For b other than 1 the problem must be `tiled`.
         """
@@ -119,7 +119,7 @@ class HistogramProblem:
         how: Settling,
         fixed: tuple[Marginal, Sequence[NDArray]] | None = None,
     ) -> SettledTables:
-        """Reconcile every level from the top down, given `fixed` tables and the problem's rules."""
+        """Reconcile the estimates of every level from the top down under the problem's rules."""
         spine = self.tree.spine
         leaves = None if how.leaves is None else np.tile(how.leaves, len(seeds))
         return settle(
@@ -138,29 +138,29 @@ class HistogramProblem:
         )
 
     def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:
-        """Return nested marginals to fix in turn at a level: exact and bounded ones, then those of `wanted` that fit."""
+        """Return the nested marginals to fix in turn at a level: exact ones, bounded ones, others."""
         exact = [m for plan in self.tree.plan[level:] for m, variance in plan if variance == 0]
         bounded = next((part[0].marginals for part in (self.lower, self.upper) if part), ())
         return settling_sequence(wanted, self.fold.marginal(detailed(self.cells)), [*exact, *bounded])
 
     @property
     def chains(self) -> list[list[Marginal]]:
-        """Return, for every level, the nested marginals that are fixed in turn."""
+        """Return, for every level, the nested marginals to fix in turn."""
         plans = [[m for m, _ in plan] for plan in self.tree.plan]
         plans[0].append(self.marginal(()))
         return [self.chain(level, wanted) for level, wanted in enumerate(plans)]
 
     @property
     def first(self) -> list[Marginal]:
-        """Return the marginals to fix at the root: its total, and every marginal that is measured at any level."""
+        """Return the marginals to fix at the root: the total, and each marginal measured on some level."""
         return [self.marginal(()), *(m for plan in self.tree.plan for m, _ in plan)]
 
     def marginal(self, attributes: Sequence[str]) -> Marginal:
-        """Return the marginal of the (folded) histograms for some attributes and recodes."""
+        """Return the marginal of the problem's histograms for some attributes and recodes."""
         return self.fold.marginal(self.cells.marginal(attributes))
 
     def conflict(self, values: NDArray) -> InfeasibleError | None:
-        """Return the error that names rules which contradict each other for some row of values `(b, q)`, or None."""
+        """Return the error that names contradictory rules for some row of values `(b, q)`, or None."""
         from trueup.layouts.linear import LinearProblem  # an error's only user
 
         linear = LinearProblem(self.constraints, self.headers)
@@ -169,7 +169,7 @@ class HistogramProblem:
         return next((error for row in values if (error := linear.conflict(row))), None)
 
     def _refuse_excluded(self, values: NDArray) -> None:
-        """Refuse a positive invariant on cells that are all structural zeros."""
+        """Refuse a positive invariant whose cells are all structural zeros."""
         if self.fold.trivial:
             return
         parts = split(values, self.headers, self.cells)
@@ -190,7 +190,7 @@ def histogram_problem(
     folded: bool = False,
     known: Sequence[Margin] = (),
 ) -> HistogramProblem:
-    """Return the problem with constraints and headers assigned to the levels of the tree of places.
+    """Return the histogram problem, in which each constraint and measured margin has its level.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def _zeros(constraints: Constraints, spine: Spine) -> tuple[NDArray[np.bool_], .
 
 
 def histogram_standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray]:
-    """Return standard errors (counts) of least squares for every measured margin and every level's total."""
+    """Return the standard errors (counts) of least squares for measured margins and totals."""
     cells, tree = problem.cells, problem.tree
     margins = (
         {Margin(level) for level in cells.tree.levels} | {h.margin for h in problem.headers} | {cells.finest}
@@ -247,7 +247,7 @@ def histogram_standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray
 
 
 def _spread(problem: HistogramProblem, margin: Margin, errors: NDArray) -> NDArray:
-    """Return a folded table's standard errors in the order of the original table; impossible cells get zero."""
+    """Return the standard errors of a table in its own order, with zero for structural zeros."""
     full = np.zeros((len(errors), problem.cells.size(margin) // len(errors)))
     full[:, problem.fold.columns(problem.cells.marginal(margin.attributes))] = errors
     return full.ravel()

@@ -1,4 +1,4 @@
-"""Measured marginals of histograms by level, a basis for them, and rules that histogram methods cannot keep."""
+"""Measured marginals of histograms by level, and rules that histogram methods cannot satisfy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FUSED_CODES = 64  # structural zeros are folded away while no fused axis is larg
 
 
 def small_fold(constraints: Constraints) -> Fold | None:
-    """Return the fold that takes structural zeros out of histograms, or None if its blocks would be too large."""
+    """Return the fold that removes structural zeros from histograms, or None if its blocks are too large."""
     cells = constraints.cells
     fold = Fold.of(cells.shape[1:], [cells.where(zero)[0] for zero in constraints.zeros])
     return fold if fold.widest <= FUSED_CODES else None
@@ -30,7 +30,7 @@ def small_fold(constraints: Constraints) -> Fold | None:
 def level_plans(
     constraints: Constraints, headers: Sequence[Measured], fold: Fold
 ) -> list[list[tuple[Marginal, float]]]:
-    """Return for every level the measured marginals of the folded histograms, with their noise variances."""
+    """Return, for every level, the measured marginals of the histograms and their noise variances."""
     refuse_wide_levels(headers, MAX_VARIANCE_RATIO_IN_HISTOGRAMS)
     cells = constraints.cells
     if part := next((h for h in headers if h.groups is not None), None):
@@ -51,13 +51,13 @@ def level_plans(
 def domain_of(
     cells: Cells, fold: Fold, plan: Sequence[Sequence[tuple[Marginal, float]]], known: Sequence[Margin] = ()
 ) -> Domain:
-    """Return the basis in which all measured marginals are block diagonal."""
+    """Return the basis of histograms in which all measured marginals are block diagonal."""
     others = (fold.marginal(cells.marginal(m.attributes)) for m in known)
     return Domain.of([fold.marginal(detailed(cells)), *(m for part in plan for m, _ in part), *others])
 
 
 def refuse_undetermined(domain: Domain, plan, constraints: Constraints, level: str) -> None:
-    """Raise SpecError if a level's measurements do not determine its histograms."""
+    """Refuse measurements of a level that do not determine the counts of its histograms."""
     cells = constraints.cells
     if not determines(domain, plan):
         from trueup.model.family_sets import cyclic
@@ -75,7 +75,7 @@ def refuse_undetermined(domain: Domain, plan, constraints: Constraints, level: s
 
 
 def bounded_marginals(constraints: Constraints, fold: Fold) -> list[Marginal]:
-    """Return the marginals of the (folded) histograms that have bounds, coarse to fine."""
+    """Return the marginals of the histograms that have bounds, from coarse to fine."""
     cells = constraints.cells
     found = [fold.marginal(cells.marginal(b.margin.attributes)) for b in constraints.bounds]
     return settling_sequence((), found[-1], found[:-1]) if found else []
@@ -84,7 +84,7 @@ def bounded_marginals(constraints: Constraints, fold: Fold) -> list[Marginal]:
 def level_bounds(
     constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str
 ) -> list[NDArray[np.int64]]:
-    """Return the lower bounds of each bounded marginal at one level; zero where there are none.
+    """Return the lower bounds on each bounded marginal at one level, or zero where there are none.
 
     `(places, groups)`, or `(1, groups)` if they are the same at every place.
     """
@@ -101,7 +101,7 @@ def level_bounds(
 def level_limits(
     constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str
 ) -> list[NDArray[np.float64]]:
-    """Return minus the upper bounds at one level, in the form of `level_bounds`; minus infinity where there are none."""
+    """Return minus the upper bounds on each bounded marginal at one level, or minus infinity."""
     tables = [np.full((1, int(np.prod(shape(m)))), -np.inf) for m in marginals]
     for bound in constraints.bounds:
         if bound.margin.level != level or bound.upper is None:
@@ -136,7 +136,7 @@ def _least(cells: Cells, bound: Bound) -> NDArray[np.int64]:
 
 
 def _bounded_groups(cells: Cells, bound: Bound) -> NDArray[np.bool_]:
-    """Return a mask `(1, groups)` of the groups of a bound's margin that the bound limits."""
+    """Return a mask `(1, groups)` of the groups of a margin that a bound limits."""
     mask = cells.where(dict(bound.where)).reshape(1, -1)
     return marginalise(mask, cells.marginal(bound.margin.attributes)) > 0
 

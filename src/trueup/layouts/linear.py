@@ -1,4 +1,4 @@
-"""Linear constraints of any form as rows, and errors that name contradictory ones."""
+"""Linear constraints of any form as rows of a matrix, and errors that name contradictory constraints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trueup.noise.law import Law
 
 @dataclass(frozen=True, eq=False)
 class LinearProblem:
-    """A reconciliation problem on `n` cells, as rows of a polyhedron and measured sums.
+    """A reconciliation problem on `n` cells, with constraints and measurements as rows of matrices.
 
     Attributes
     ----------
@@ -45,23 +45,23 @@ class LinearProblem:
 
     @property
     def lowest(self) -> float:
-        """Return the lowest value that a count may take: 0, or minus infinity if counts may be negative."""
+        """Return the lowest value of a count: 0, or minus infinity if counts may be negative."""
         return 0.0 if self.constraints.nonnegative else -np.inf
 
     def sums(self, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
-        """Return the 0/1 matrix `(groups, n)` that sums cells into the groups of a margin."""
+        """Return the matrix `(groups, n)` of 0 and 1 that sums cells into the groups of a margin."""
         return margin_rows(self.cells, margin, groups)
 
     @cached_property
     def fit_matrix(self) -> scipy.sparse.csr_array:
-        """Return the sparse 0/1 matrix of all noisy measurements: one row per measured sum, one column per cell."""
+        """Return the sparse matrix of 0 and 1 that maps cells to the noisy measurements."""
         rows = [self.sums(h.margin, h.groups) for h in self.headers if not h.exact]
         return scipy.sparse.csr_array(
             scipy.sparse.vstack([scipy.sparse.csr_array((0, self.cells.n)), *rows], format="csr")
         )
 
     def fit(self, values: NDArray, weight: Callable[[Law], float] | None = None) -> Fit:
-        """Return the matrix, the noisy values of one row `(q,)`, and weights relative to the widest noise."""
+        """Return the matrix, the noisy values of one replicate `(q,)`, and their relative weights."""
         weight = weight or (lambda law: 1 / law.variance)
         pairs = [(h, v) for h, v in zip(self.headers, self._split(values), strict=True) if not h.exact]
         measured = np.concatenate([np.zeros(0), *(v for _, v in pairs)])
@@ -69,15 +69,15 @@ class LinearProblem:
         return Fit(self.fit_matrix, measured, weights).relative()
 
     def polyhedron(self, values: NDArray) -> Polyhedron:
-        """Return the polyhedron of all constraints, with the exact values of one row `(q,)`."""
+        """Return the polyhedron of all constraints, with the exact values of one replicate `(q,)`."""
         return polyhedron(self.constraints, self._blocks(values))[0]
 
     def conflict(self, values: NDArray, *, integer: bool = False) -> InfeasibleError | None:
-        """Return the error that names a minimal set of contradictory rows, or None."""
+        """Return the error that names a smallest set of contradictory constraints, or None."""
         return contradiction(*polyhedron(self.constraints, self._blocks(values)), integer=integer)
 
     def disagreement(self, values: NDArray) -> InfeasibleError | None:
-        """Return the error that names two invariants with different common sums, or None."""
+        """Return the error that names two invariants whose common sums differ, or None."""
         exact = [(h, v) for h, v in zip(self.headers, self._split(values), strict=True) if h.exact]
         for (one, v), (other, w) in combinations([(h, v) for h, v in exact if h.groups is None], 2):
             shared = common(self.cells, one.margin, other.margin)
@@ -96,7 +96,7 @@ class LinearProblem:
         return None
 
     def refused(self, answer: Answer, values: NDArray, *, integer: bool = False) -> Answer:
-        """Return a solver's answer; if the solver failed, raise an error that names contradictory constraints, if any."""
+        """Return the answer of a solver; raise an error that names contradictory constraints if it failed."""
         if answer.status is not Status.SOLVED and (error := self.conflict(values, integer=integer)):
             raise error
         return answer
@@ -105,7 +105,7 @@ class LinearProblem:
         return split(values, self.headers, self.cells) if self.headers else []
 
     def _blocks(self, values: NDArray) -> Iterator[RowBlock]:
-        """Yield the invariants as rows with their exact values, then all other rules as rows."""
+        """Yield the invariants with their exact values, and then all other rules, as rows of a matrix."""
         for header, part in zip(self.headers, self._split(values), strict=True):
             if header.exact:
                 groups = range(self.cells.size(header.margin)) if header.groups is None else header.groups
@@ -134,7 +134,7 @@ def log_slope(law: Law) -> float:
 
 
 def common(cells: Cells, one: Margin, other: Margin) -> Margin | None:
-    """Return a margin that both margins sum to, or None if neither's attributes refine the other's."""
+    """Return a margin that two margins have in common, or None if neither refines the other's attributes."""
     level = min(one.level, other.level, key=cells.tree.level)
     tables = [cells.marginal(m.attributes) for m in (one, other)]
     if refines(*tables):
@@ -143,7 +143,7 @@ def common(cells: Cells, one: Margin, other: Margin) -> Margin | None:
 
 
 def _alone(problem: LinearProblem) -> NDArray[np.bool_]:
-    """Return a mask `(n,)` of the cells that are measured singly."""
+    """Return a mask `(n,)` of the cells that have a measurement of their own."""
     found = np.zeros(problem.cells.n, bool)
     for header in problem.headers:
         rows = problem.sums(header.margin, header.groups)
@@ -152,7 +152,7 @@ def _alone(problem: LinearProblem) -> NDArray[np.bool_]:
 
 
 def refuse_unmeasured_rows(problem: LinearProblem) -> None:
-    """Refuse finest cells that no measurement or rule determines: their counts would be arbitrary."""
+    """Refuse finest cells that no measurement or rule determines, as their counts are arbitrary."""
     finest = problem.cells.finest
     covered = [
         h for h in problem.headers if canonical(problem.cells, h.margin) == finest and h.groups is None

@@ -1,4 +1,4 @@
-"""Linked tables on a hierarchy in the form of their sampler: places, measurements, moves and a start.
+"""Linked tables of persons and households, in the form of the sampler of linked counts.
 
 One file: every part reads the same columns, tables and places of one problem.
 """
@@ -41,7 +41,7 @@ UNMEASURED_VARIANCE = 10**8
 
 
 def refuses_linked(constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-    """Return the reason why the sampler of linked counts cannot keep all rules, or None."""
+    """Return the reason why the sampler of linked counts cannot solve a problem, or None if it can."""
     if not constraints.nonnegative:
         return "it takes nonnegative counts"
     if len(constraints.cells.tree.levels) < 2:
@@ -58,7 +58,7 @@ def refuses_linked(constraints: Constraints, headers: Sequence[Measured]) -> str
 
 
 class _Table(NamedTuple):
-    """Values of one margin: the margin's level, the group of each column, and the value and law of each group."""
+    """Measured values of one margin: its level, the group of each column, and each group's value and law."""
 
     level: int
     group: Integers
@@ -70,7 +70,7 @@ class _Table(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LinkedProblem:
-    """One replicate's measurements of linked tables, laid out for the sampler of linked counts.
+    """One replicate of measurements of linked tables, in the form of the sampler of linked counts.
 
     Attributes
     ----------
@@ -92,13 +92,13 @@ class LinkedProblem:
 
     @cached_property
     def links(self) -> PlaceLinks:
-        """Return the links among the columns of a place."""
+        """Return the links between persons and households in a place."""
         found = links_of(self.constraints)
         assert isinstance(found, PlaceLinks), found
         return found._replace(changes=distinct([*found.changes, *self._typical(found)]))
 
     def _typical(self, links: PlaceLinks) -> Iterator[Integers]:
-        """Yield changes of a place that add several households with persons, in the proportions of the measured totals.
+        """Yield changes of a place that add several households with persons, in typical proportions.
 
         They rest on the published values alone, as the chains do.
         """
@@ -130,7 +130,7 @@ class LinkedProblem:
 
     @cached_property
     def tables(self) -> list[_Table]:
-        """Return the measured tables; headers of disjoint groups of one margin share a table."""
+        """Return the measured tables, with one table for all disjoint groups of a margin."""
         found: list[tuple[Margin, _Table]] = []
         for header, values in zip(self.headers, self.values, strict=True):
             at = np.arange(self.cells.size(header.margin)) if header.groups is None else header.groups
@@ -155,7 +155,7 @@ class LinkedProblem:
 
     @cached_property
     def known(self) -> LinkedValues:
-        """Return the start and number of each table's values, and the laws of all values."""
+        """Return the position and number of the values of each measured table, and the laws of all values."""
         start = np.cumsum([0, *(len(t.value) for t in self.tables)])[:-1]
         return LinkedValues(
             start.astype(np.int64),
@@ -166,7 +166,7 @@ class LinkedProblem:
 
     @cached_property
     def moves(self) -> LinkedMoves:
-        """Return all moves, with the table values that each changes."""
+        """Return all moves of a Markov chain, with the measured values that each one changes."""
         rows, n, levels = self.links.moves, self.links.slack.shape[1], len(self.cells.tree.levels)
         columns = [np.flatnonzero(row) for row in rows]
         sums = np.stack([rows[:, p].sum(axis=1) for p in self.links.pools], axis=1)
@@ -193,7 +193,7 @@ class LinkedProblem:
         return found
 
     def _touched(self, rows: Integers, levels: int) -> Iterator[Integers]:
-        """Yield, for every move and level, the measured values that change: table, group and amount `(m, 3)`."""
+        """Yield, for every move and level, the measured values that it changes: table, group and amount."""
         changes = []
         for t in self.tables:
             counted = t.group >= 0
@@ -211,7 +211,7 @@ class LinkedProblem:
 
     @cached_property
     def forms(self) -> LinkedForms:
-        """Return the sums of a place's cells on which the probability of the place's counts depends."""
+        """Return the sums of a place's cells on which the probability of the counts depends."""
         table = np.hstack([np.eye(self.links.slack.shape[1], dtype=np.int64), self.links.slack.T])
         pools = np.array([table[:, p].sum(axis=1) for p in self.links.pools])
         group, level = np.array([t.group for t in self.tables]), np.array([t.level for t in self.tables])
@@ -225,7 +225,7 @@ class LinkedProblem:
 
     @cached_property
     def pools(self) -> LinkedPools:
-        """Return both tables' pools (columns that divide one total), and how many units of later pools each column contains."""
+        """Return the sets of columns that each divide one total, and what a column adds to later sets."""
         joined, links = self.constraints.joined, self.links
         n, (size, *_) = links.slack.shape[1], joined.links
         held = np.zeros((len(links.pools), len(links.pool_of)), np.int64)
@@ -246,7 +246,7 @@ class LinkedProblem:
 
     @cached_property
     def exchanged(self) -> bool:
-        """Return True if households are exchanged together with their persons.
+        """Return True if a move replaces households together with the persons in them.
 
         Of two tables they are if pools have all cells that moves change, and all persons whose number households determine.
         """
@@ -262,13 +262,13 @@ class LinkedProblem:
 
     @cached_property
     def whole(self) -> bool:
-        """Return True if all cells of a place can be drawn together: they are few, and only their signs are constrained."""
+        """Return True if all cells of a place can be drawn at once, because they are few and free."""
         free = self.constraints.joined is None and not self.constraints.zero_combinations.any()
         return free and self.links.slack.shape[1] <= MAX_WHOLE_CELLS
 
     @cached_property
     def widest(self) -> NDArray[np.float64]:
-        """Return the length `(k,)` (counts) of the window along each move."""
+        """Return the length `(k,)` in counts of the window of possible steps along each move."""
         precisions = [t.slope**2 / 2 + 2 * t.curve for t in self.tables]
         sd = np.array([1.0 / np.sqrt(p[p > 0].min()) for p in precisions])
         own, ptr = self.moves, self.moves.touch_ptr
@@ -281,7 +281,7 @@ class LinkedProblem:
         return found
 
     def start(self, rng: np.random.Generator, away: float) -> Integers:
-        """Return tables `(leaves, n)` that satisfy the rules, near the values with `away` deviations of noise added."""
+        """Return tables `(leaves, n)` that satisfy the rules, near the measured values with noise added."""
         noisy = [
             np.asarray(v, float) + away * h.law.variance**0.5 * rng.normal(size=len(v))
             for h, v in zip(self.headers, self.values, strict=True)
@@ -290,7 +290,7 @@ class LinkedProblem:
         return self._repaired(np.where(self.constraints.zero_combinations, 0, x))
 
     def _finest(self, noisy: Sequence[NDArray]) -> Integers:
-        """Return measured values of the finest counts as whole numbers `(leaves, cells of a place)`; 1 where unmeasured."""
+        """Return measured values of the finest cells as whole numbers, and 1 for unmeasured cells."""
         x = np.ones(self.cells.n)
         for header, values in zip(self.headers, noisy):
             if canonical(self.cells, header.margin) == self.cells.finest:
@@ -298,7 +298,7 @@ class LinkedProblem:
         return np.maximum(np.rint(x), 0).astype(np.int64).reshape(self.cells.shape[0], -1)
 
     def _settled(self, noisy: Sequence[NDArray], rng: np.random.Generator) -> Integers:
-        """Return both tables reconciled separately; persons are divided again where households determine their number."""
+        """Return starting counts of persons and households, each table reconciled on its own."""
         joined = self.constraints.joined
         persons, households = (self._alone(table, noisy, rng) for table in joined.tables)
         kinds = households.reshape(len(households), joined.households.size, -1)
@@ -314,7 +314,7 @@ class LinkedProblem:
         return np.concatenate([persons, households], axis=1)
 
     def _alone(self, table: RecordTable, noisy: Sequence[NDArray], rng: np.random.Generator) -> Integers:
-        """Return whole counts `(leaves, cells of a place)` of one linked table, from its own measurements."""
+        """Return the counts `(leaves, cells of a place)` of one linked table, reconciled on its own."""
         joined, rules = self.constraints.joined, own_constraints(self.constraints, table)
         mine = [(h, v) for h, v in zip(self.headers, noisy) if joined.table(h.margin) is table]
         headers = [Measured(h.query, joined.own_margin(h.margin), h.law) for h, _ in mine]
@@ -326,7 +326,7 @@ class LinkedProblem:
         return found.reshape(self.cells.shape[0], -1)
 
     def _repaired(self, x: Integers) -> Integers:
-        """Return tables with persons added where a link requires more, and removed where it allows fewer."""
+        """Return tables in which persons are added or removed until all links are satisfied."""
         pairs = zip(self.links.slack, self.links.persons, strict=True)
         for row, persons in sorted(pairs, key=lambda pair: -pair[0][pair[1][0]]):
             short, sign = np.maximum(-(x @ row), 0), int(row[persons[0]])
@@ -337,7 +337,7 @@ class LinkedProblem:
         return x
 
     def state(self, x: Integers, a: float, kappa: float) -> LinkedState:
-        """Return the state of a chain at tables `(leaves, n)`, given its concentrations."""
+        """Return the state of a Markov chain at the tables `(leaves, n)`, given its concentrations."""
         tree, levels = self.cells.tree, len(self.cells.tree.levels)
         table = self.links.table(x)
         sums = np.stack([table[:, p].sum(axis=1) for p in self.links.pools], axis=1)
@@ -372,7 +372,7 @@ class LinkedProblem:
         return state
 
     def normal(self, state: LinkedState) -> NormalPlaces:
-        """Return quadratic laws around a chain's tables, with all coefficients zero."""
+        """Return the normal approximations of places for a Markov chain, with all coefficients zero."""
         leaves, n = len(state.x), self.links.slack.shape[1]
         empty = np.zeros((leaves, n)), np.zeros((leaves, n, n))
         steps = np.zeros(leaves, np.int64), np.zeros(leaves, np.int64)
@@ -380,7 +380,7 @@ class LinkedProblem:
 
     @property
     def connected(self) -> bool:
-        """Return True if moves are proved to connect every pair of tables that the rules allow.
+        """Return True if it is proved that moves lead from any table to every other table.
 
         Where there are no slacks: units of one pool are exchanged with its first kind, and a household comes and goes with its
         persons of first kinds, so that every table leads to the empty one. With slacks this is not proved.
@@ -393,7 +393,7 @@ def _starts(parts: Sequence) -> Integers:
 
 
 def _divided(whole: NDArray, parts: Integers) -> Integers:
-    """Divide totals `(leaves,)` into whole numbers, about in proportion to parts `(leaves, k)`."""
+    """Return whole numbers that add up to totals `(leaves,)`, roughly in proportion to `parts`."""
     shares = (parts + 0.1) / (parts + 0.1).sum(axis=1, keepdims=True)
     found = np.floor(whole[:, None] * shares).astype(np.int64)
     found[np.arange(len(found)), shares.argmax(axis=1)] += whole.astype(np.int64) - found.sum(axis=1)

@@ -1,4 +1,4 @@
-"""Links between the persons and households of a place, and the changes that keep them.
+"""Links between the persons and households of a place, and changes of counts that satisfy them.
 
 Two tables of records that `[table.join]` links, or counts of persons and households at every place under rules such as
 
@@ -41,7 +41,7 @@ MAX_EXTRA_PERSONS = 4
 
 
 class PlaceLinks(NamedTuple):
-    """The links among the columns of a place: `n` cells, then `m` slacks.
+    """The links among the `n` cells of a place, with `m` slack variables for inequalities.
 
     Attributes
     ----------
@@ -65,16 +65,16 @@ class PlaceLinks(NamedTuple):
 
     @property
     def moves(self) -> Integers:
-        """Return the changes `(k, n + m)` of all columns: of the `n` cells, then of the `m` slacks."""
+        """Return the changes `(k, n + m)` of the `n` cells and the `m` slack variables."""
         return np.hstack([self.changes, self.changes @ self.slack.T])
 
     def table(self, cells: Integers) -> Integers:
-        """Return all columns `(..., n + m)` of tables `(..., n)`: the cells, then the slacks."""
+        """Return the cells and slack variables `(..., n + m)` for cells `(..., n)`."""
         return np.concatenate([cells, cells @ self.slack.T], axis=-1)
 
     @property
     def pool_of(self) -> Integers:
-        """Return, for each of the `n + m` columns, the number of its pool (columns that divide one total), or -1."""
+        """Return, for each of the `n + m` columns, the number of the set that contains it, or -1."""
         found = np.full(sum(self.slack.shape), -1, np.int64)
         for g, columns in enumerate(self.pools):
             found[columns] = g
@@ -82,7 +82,7 @@ class PlaceLinks(NamedTuple):
 
 
 def links_of(constraints: Constraints) -> PlaceLinks | str:
-    """Return the links of persons and households in a place, or the reason why the sampler cannot keep them."""
+    """Return the links of persons and households in a place, or the reason why they cannot be sampled."""
     open_ = ~constraints.zero_combinations
     if constraints.joined is not None:
         return _of_tables(constraints.joined, open_)
@@ -90,7 +90,7 @@ def links_of(constraints: Constraints) -> PlaceLinks | str:
 
 
 def _of_rules(constraints: Constraints, open_: NDArray[np.bool_]) -> PlaceLinks | str:
-    """Return the links that pairs of rules `k h <= persons <= K h` state, or the reason why a rule is unsuitable."""
+    """Return the links that rules `k h <= persons <= K h` state, or the reason why a rule is unsuitable."""
     pairs: dict[tuple, dict[str, int]] = defaultdict(dict)
     last = constraints.cells.tree.levels[-1]
     for rule in constraints.linear:
@@ -105,7 +105,7 @@ def _of_rules(constraints: Constraints, open_: NDArray[np.bool_]) -> PlaceLinks 
 
 
 def _sides(cells: Cells, rule: Linear) -> tuple[tuple[int, ...], tuple[int, ...], str, int] | None:
-    """Return the persons, households, side ('least' or 'most') and factor of a linking rule; None for other rules."""
+    """Return the persons, households, side and factor of a linking rule, or None for any other rule."""
     row = np.sum(
         [float(by) * name_mask(cells, name).ravel() for name, by in rule.coefficients.items()], axis=0
     )
@@ -122,7 +122,7 @@ def _sides(cells: Cells, rule: Linear) -> tuple[tuple[int, ...], tuple[int, ...]
 
 
 def _paired(pairs: list[tuple[Integers, Integers, int, int]], open_: NDArray[np.bool_]) -> PlaceLinks:
-    """Return the links that follow from pairs of rules, each given as persons, households, least and most."""
+    """Return the links for pairs of rules, each given as persons, households, smallest and largest ratio."""
     n, rng = len(open_), np.random.default_rng(len(open_))
     slack, pools, changes = [], [], [_unit(n, {j: 1}) for j in np.flatnonzero(open_)]
     for persons, households, least, most in pairs:
@@ -146,7 +146,7 @@ def _paired(pairs: list[tuple[Integers, Integers, int, int]], open_: NDArray[np.
 
 
 def _of_tables(joined: LinkedTables, open_: NDArray[np.bool_]) -> PlaceLinks:
-    """Return the links between households and the persons in them."""
+    """Return the links between a table of households and the table of the persons in them."""
     shared = prod(a.size for a in joined.persons.shared)
     n, rng = len(open_), np.random.default_rng(len(open_))
     at = np.arange(n).reshape(joined.records, shared)
@@ -192,19 +192,19 @@ def _of_tables(joined: LinkedTables, open_: NDArray[np.bool_]) -> PlaceLinks:
 
 
 def room_of(joined: LinkedTables) -> Integers:
-    """Return the largest number of persons that a household of each kind holds."""
+    """Return the largest number of persons that a household of each kind can have."""
     size = joined.links[0]
     return np.where((not size.exact) & (size.persons == size.persons.max()), joined.most, size.persons)
 
 
 def impossible(joined: LinkedTables) -> NDArray[np.bool_]:
-    """Return a mask of the household kinds that need more persons of some set than the household holds."""
+    """Return a mask of the kinds of households that need more persons of some kind than they can have."""
     room = room_of(joined)
     return np.any([link.persons > room for link in joined.links], axis=0)
 
 
 def _demands(joined: LinkedTables) -> tuple[Integers, Integers]:
-    """Return `LinkedTables.demands` changed so that no household kind needs a negative number of persons.
+    """Return `LinkedTables.demands`, changed so that no household requires a negative number of persons.
 
     A top code may ask for more of a set than another one does of the set around it. Moves then keep the number of the
     household, or add the persons where that has a top code too.
@@ -221,13 +221,13 @@ def _demands(joined: LinkedTables) -> tuple[Integers, Integers]:
 
 
 def _last_inside(joined: LinkedTables, persons: Integers) -> Integers:
-    """Return the kinds of persons in order of the number of further links that count them, the largest first."""
+    """Return the kinds of persons sorted by the number of links that count them, the largest first."""
     counted = np.sum([joined.inside(link) for link in joined.links[1:]], axis=0) * np.ones(len(persons))
     return persons[np.argsort(-counted, kind="stable")]
 
 
 def _households(held: dict[int, list], n: int, rng: np.random.Generator) -> list[Integers]:
-    """Return changes that add one household with its persons, or replace one or two households with their persons."""
+    """Return changes of a place that add or replace one or two households with their persons."""
     changes, every = [], list(held)
     for h, needs in held.items():
         changes += [_unit(n, {h: 1}) + each for each in _divisions(needs, n, rng)]
@@ -250,14 +250,14 @@ def _households(held: dict[int, list], n: int, rng: np.random.Generator) -> list
 
 
 def _exchange_partners(every: list[int], h: int, rng: np.random.Generator) -> list[int]:
-    """Return the household kinds to exchange for kind `h`: its neighbours in the list, and some others at random."""
+    """Return the kinds of households to exchange for kind `h`: its neighbours, and some at random."""
     at = every.index(h)
     near = [every[k] for k in (at - 1, at + 1) if 0 <= k < len(every)]
     return list(dict.fromkeys([*near, *(int(x) for x in rng.permutation(every)[:EXCHANGES] if x != h)]))
 
 
 def _divisions(needs: Sequence[tuple[Integers, int]], n: int, rng: np.random.Generator) -> list[Integers]:
-    """Return ways `(n,)` to fill sets with persons: all of each set's first kind, then kinds at random."""
+    """Return some ways `(n,)` to divide required numbers of persons among kinds of persons."""
     first = np.zeros(n, np.int64)
     for of, many in needs:
         if many:
@@ -275,7 +275,7 @@ def _divisions(needs: Sequence[tuple[Integers, int]], n: int, rng: np.random.Gen
 
 
 def _swaps(columns: Integers, n: int) -> list[Integers]:
-    """Return changes that move one unit between two columns: the first and another, neighbours, or any two if few."""
+    """Return changes that move one unit between two columns, for some pairs of columns."""
     k = len(columns)
     pairs = {(i, j) for i in range(k) for j in range(i + 1, k) if i == 0 or j == i + 1 or k <= 8}
     return [_unit(n, {columns[i]: 1, columns[j]: -1}) for i, j in sorted(pairs)]
@@ -289,12 +289,12 @@ def _unit(n: int, by: dict) -> Integers:
 
 
 def distinct(changes: Sequence[Integers]) -> Integers:
-    """Return the distinct changes `(k, columns)`; a change and its opposite count as one."""
+    """Return the distinct changes `(k, columns)`, where a change and its opposite count as one."""
     rows = [tuple(int(x) for x in row) for row in changes]
     signed = (min(row, tuple(-x for x in row)) for row in rows if any(row))
     return np.array(list(dict.fromkeys(signed)), np.int64)
 
 
 def _pools(free: Integers, others: Sequence[Integers]) -> tuple[Integers, ...]:
-    """Return the groups of columns that divide one total (pools): the free columns, then others of two or more."""
+    """Return the sets of columns that each divide one total, the set of free columns first."""
     return (free, *(p for p in others if len(p) > 1))

@@ -1,4 +1,4 @@
-"""Inputs of the hierarchical prior: a second kind of parts, public columns, and the prior of a bounded total.
+"""Inputs of the hierarchical prior: public columns, two kinds of parts, and bounded totals.
 
 A total is flat given bounds of places: see `trueup.kernel.table_walks.within_bounds`.
 """
@@ -31,7 +31,7 @@ MIN_PUBLIC_SHARE = 0.5
 
 
 class Kinds(NamedTuple):
-    """Parameters of the second kind of parts as a function of hyperparameters; see `trueup.kernel.messages.kinds`.
+    """Parameters of the second of two kinds of parts, as a function of the hyperparameters.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Kinds(NamedTuple):
 
     @classmethod
     def of(cls, log_a: float, share: float, ratio: float, mean: float) -> Kinds:
-        """Return the second kind of parts, negative binomial with the first kind's rate; the mean of all parts is `mean`.
+        """Return the parameters of the second kind of parts for which the mean of all parts is `mean`.
 
         With rho the share of the second kind, given by its logit, and `c = b / a` the ratio, given by its own,
 
@@ -68,12 +68,12 @@ class Kinds(NamedTuple):
 
 
 def column_name(given: str | tuple[float, ...]) -> str:
-    """Return words that name an input of the prior in errors: a column, or numbers that were given."""
+    """Return words for an input of the prior in errors: the name of a column, or given numbers."""
     return f"column '{given}'" if isinstance(given, str) else "numbers that were given"
 
 
 def public_column(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
-    """Return the public number of each of the finest cells, given as numbers or as a column of the list of places."""
+    """Return public numbers for the finest cells, as given or from a column of the list of places."""
     cells = nested.cells
     if not isinstance(given, str):
         if len(given) != cells.n:
@@ -97,7 +97,7 @@ def public_column(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
 
 
 def public_shares(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
-    """Return the public shares of the finest cells, up to a common factor; refuse shares that are all zero."""
+    """Return the public shares of the finest cells, up to a common factor."""
     values = public_column(given, nested)
     if not np.isfinite(values).all() or (values < 0).any():
         raise SpecError(
@@ -127,7 +127,7 @@ def standardised(values: Reals, given: str | tuple[float, ...]) -> Reals:
 
 
 class PublicNumbers(NamedTuple):
-    """Public numbers that shape splits: log shares `(nodes,)`, covariates `(nodes, p)`, and names of the coefficients.
+    """Public numbers by which counts split: log shares `(nodes,)` and covariates `(nodes, p)`.
 
     Shares are known up to a constant for each parent. Of places whose splits are even, all are empty.
     """
@@ -137,7 +137,7 @@ class PublicNumbers(NamedTuple):
     names: tuple[str, ...]
 
     def at(self, nodes: NDArray) -> PublicNumbers:
-        """Return the public numbers of some nodes."""
+        """Return the public numbers for the given nodes."""
         if not len(self.log_share):
             return self
         return self._replace(log_share=self.log_share[nodes], covariates=self.covariates[nodes])
@@ -147,7 +147,7 @@ EVEN_SPLITS = PublicNumbers(np.zeros(0), np.zeros((0, 0)), ())
 
 
 def numbers_of_nodes(prior: Hierarchical, nested: NestedTree) -> PublicNumbers:
-    """Return the public numbers of all nodes of a tree: sums of shares, and means of covariates."""
+    """Return the public numbers for all nodes of a tree: sums of shares, and means of covariates."""
     n, leaves = int(nested.level_ptr[-1]), nested.nodes[-1]
     inner = np.flatnonzero(nested.child_ptr[1:] > nested.child_ptr[:-1])[::-1]
     log_share = np.broadcast_to(0.0, n)  # an array of one number, which takes no memory
@@ -167,7 +167,7 @@ def numbers_of_nodes(prior: Hierarchical, nested: NestedTree) -> PublicNumbers:
 
 
 def numbers_of_places(prior: Hierarchical, tree: Tree) -> PublicNumbers:
-    """Return the public numbers for splits of places' totals; raise SpecError if a column does not fit."""
+    """Return the public numbers for splits of the totals of places."""
     if prior.even:
         return EVEN_SPLITS
     found = numbers_of_nodes(prior, nest(Cells(tree), tuple(map(Margin, tree.levels))))
@@ -189,7 +189,7 @@ def total_given_bounds(
     inhabited: bool = False,
     most: float = np.inf,
 ) -> tuple[Reals, Reals]:
-    """Return totals, and the log prior that makes the total flat given bounds of places; empty arrays if not needed.
+    """Return totals, and the log prior of them that makes the total flat given bounds on places.
 
     Parameters
     ----------
@@ -230,14 +230,14 @@ def total_given_bounds(
 
 
 def _to_the_ends(at: Reals, log: Reals, low: float, high: float) -> tuple[Reals, Reals]:
-    """Return totals and log prior with the smallest and the largest total added, if they were not included."""
+    """Return totals with their log prior, extended to the smallest and the largest possible total."""
     before, after = at[:1] > low, at[-1:] < high
     ends = np.full(before.sum(), low), np.full(after.sum(), high)
     return np.concatenate([ends[0], at, ends[1]]), np.concatenate([log[:1][before], log, log[-1:][after]])
 
 
 def total_of_tree(problem: TreeProblem, prior: object, values: NDArray) -> tuple[int, Reals] | None:
-    """Return the smallest total and the log prior that makes the total flat given bounds of places; None if not needed."""
+    """Return the smallest total and the log prior that makes the total flat, or None if not needed."""
     levels = problem.nested.cells.tree.levels
     if not isinstance(prior, Hierarchical) or not isinstance(prior.total, Flat) or not prior.even:
         return None
@@ -258,7 +258,7 @@ def total_of_tree(problem: TreeProblem, prior: object, values: NDArray) -> tuple
 
 
 def _likely_totals(headers: Sequence[Measured], values: Sequence[NDArray]) -> tuple[float, float]:
-    """Return the smallest and the largest total that the measured values leave plausible."""
+    """Return the smallest and the largest total that the measured values make plausible."""
     sums = np.array([float(np.sum(v)) for v in values])
     noise = MAX_TOTAL_DEVIATIONS * np.array(
         [0.0 if h.exact else (h.law.variance * len(v)) ** 0.5 for h, v in zip(headers, values, strict=True)]

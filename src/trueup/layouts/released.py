@@ -1,4 +1,4 @@
-"""One sum released by a multinomial method: from laws of noise to the tables that the posterior needs."""
+"""One total and its parts released by a multinomial method, in the form that the posterior needs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_RELEASED_COUNT = 2**31
 
 @dataclass(frozen=True, eq=False)
 class ReleasedSum:
-    """One total and its parts, released by a multinomial method.
+    """One total and its parts that a multinomial method released.
 
     Attributes
     ----------
@@ -82,50 +82,50 @@ class ReleasedSum:
 
     @property
     def trials(self) -> int:
-        """Return the released total."""
+        """Return the released total, which is the sum of the released parts."""
         return int(self.counts.sum())
 
     @property
     def summed(self) -> bool:
-        """Return True if the released total combines its own noisy count with the noisy parts."""
+        """Return True if the released total combines its own noisy count with those of the parts."""
         return self.total_law is not None and self.total == "summed" and self.total_law.variance > 0
 
     @property
     def listed(self) -> bool:
-        """Return True if the estimates of a summed total must be listed, because its noise is not two-sided geometric."""
+        """Return True if the total's noise is not geometric, so that its estimates must be listed."""
         return self.summed and any(law.rate is None for law in self.every_law())
 
     @property
     def redrawn(self) -> bool:
-        """Return True if the released total was drawn given the sum of the noisy parts."""
+        """Return True if the released total was drawn, given the sum of the noisy parts."""
         return self.algorithm == 1 and (self.total_law is None or self.summed)
 
     @cached_property
     def _parts(self) -> tuple[dict[tuple[Any, CountPrior], int], Integers]:
-        """Return the distinct pairs of law and prior, and the number of each part's pair."""
+        """Return the distinct pairs of a noise law and a prior, and the number of each part's pair."""
         of_each = [(law, self.prior.at(part)) for part, law in enumerate(self.laws)]
         distinct = {pair: number for number, pair in enumerate(dict.fromkeys(of_each))}
         return distinct, np.array([distinct[pair] for pair in of_each])
 
     @property
     def kinds(self) -> tuple[list, Integers]:
-        """Return the law of each kind of part, and the kind of each part; a kind is a pair of law and prior."""
+        """Return the noise law of each kind of part, and the number of each part's kind."""
         distinct, kind = self._parts
         return [law for law, _ in distinct], kind
 
     @property
     def spread(self) -> float:
-        """Return the standard deviation (counts) of the parts' summed noise, and of the redraws of algorithm 1."""
+        """Return the standard deviation (counts) of the sum of all noise in the parts."""
         twice = 2 if self.algorithm == 1 else 1
         return float(np.sqrt(twice * sum(law.variance for law in self.laws) + 0.25))
 
     def sum_of_noise(self, distance: int) -> MassTable:
-        """Return log masses of the parts' summed noise, out to `distance` (counts)."""
+        """Return log masses of the sum of the parts' noise, out to `distance` (counts)."""
         return convolved({((law, 0),): count for law, count in Counter(self.laws).items()}, distance)
 
     @property
     def reach(self) -> float:
-        """Return the largest distance considered between the noisy parts' sum and the released total (counts)."""
+        """Return the largest distance (counts) considered between noisy sum and released total."""
         slowest = max(self.width(law) for law in self.every_law())
         return 2 * (12 * self.spread + slowest)
 
@@ -134,7 +134,7 @@ class ReleasedSum:
         return half_width(law) * (2 if self.algorithm == 1 else 1)
 
     def radius(self) -> int:
-        """Return the largest distance of the released total from the noisy parts' sum; -1 if it is not limited."""
+        """Return the largest distance of the released total from the noisy parts' sum; -1 for no limit."""
         if self.total_law is None:
             return 0
         if not self.summed:
@@ -152,7 +152,7 @@ class ReleasedSum:
             far *= 2
 
     def tables(self, *, on_sum: bool) -> Tables:
-        """Return tables of the parts' masses under each exponential tilt."""
+        """Return tables of the parts' probability masses under each exponential tilt."""
         distinct, kind = self.kinds
         prior, largest = self._prior_masses()
         tilt = self.tilts()
@@ -166,20 +166,20 @@ class ReleasedSum:
         return tabulate(pmfs, kind, tilt, prior, largest, on_sum, edge)
 
     def tables_of_noisy(self, tilt: Reals, lean: Reals) -> Tables:
-        """Return tables of the parts' tilted masses in which noisy counts are variables (`tabulate_redrawn`)."""
+        """Return tables of the parts' masses for a sampler that also draws the noisy counts."""
         distinct, kind = self.kinds
         pmfs = [law.pmf(np.arange(half_width(law) + 1)) for law in distinct]
         return tabulate_redrawn(pmfs, kind, tilt, *self._prior_masses(), lean)
 
     def tilts(self) -> Reals:
-        """Return the exponential tilts (1 / counts) among which the sampler chooses."""
+        """Return the exponential tilts (1 / counts) from which the sampler chooses."""
         slowest = min(
             -(law.logpmf(half_width(law)) - law.logpmf(half_width(law) - 1)) for law in self._slopes()
         )
         return released_tilts(self.spread, float(slowest))
 
     def _prior_masses(self) -> tuple[Reals | None, int]:
-        """Return prior masses `(kinds, P)` of each kind of part, None if flat; and the largest count that tables must cover."""
+        """Return prior masses `(kinds, P)` or None if flat, and the largest count that tables must cover."""
         if isinstance(self.prior, Flat):
             return None, 0
         priors = [prior for _, prior in self._parts[0]]
@@ -198,11 +198,11 @@ class ReleasedSum:
         return [law for law in self.every_law() if half_width(law) > 1]
 
     def every_law(self) -> list:
-        """Return the distinct laws of the parts and the total."""
+        """Return the distinct noise laws of the parts and of the total."""
         return [*self.kinds[0], *([self.total_law] if self.total_law else [])]
 
     def likelihood(self, tilt: Reals, radius: int) -> Total:
-        """Return the likelihood, times the prior, of the true total."""
+        """Return the likelihood of the true total, multiplied by its prior."""
         m, law = self.trials, self.total_law
         width = int(self.reach) + max(radius, 0)
         low = max(m - width, 0)
@@ -221,11 +221,11 @@ class ReleasedSum:
         return Total(log, low, radius, ceiling)
 
     def sum_of_parts(self) -> Poisson:
-        """Return the prior of the sum of the parts, which is Poisson like the parts."""
+        """Return the prior of the sum of the parts if each part has a Poisson prior."""
         return Poisson(float(np.broadcast_to(self.prior.mean, len(self.laws)).sum()))  # pyright: ignore[reportAttributeAccessIssue]
 
     def log_prior_of_split(self, total: Integers) -> Reals:
-        """Return the log prior of each total, less the log weight of all its splits among the parts; 0 if flat."""
+        """Return the log prior of each total, minus the log weight of all its splits into parts."""
         from scipy.special import gammaln
 
         log, n = self.prior_total.logpmf(total), len(self.laws)
@@ -237,7 +237,7 @@ class ReleasedSum:
 
 
 def refuse_laws(laws: Iterable, algorithm: int) -> None:
-    """Refuse laws that are continuous or too wide for tables."""
+    """Refuse noise laws that are continuous, or too wide to be tabulated."""
     widest = MAX_HALF_WIDTH if algorithm == 2 else WIDEST_DRAWN // 2
     for law in laws:
         if not law.discrete:
@@ -253,12 +253,12 @@ def refuse_laws(laws: Iterable, algorithm: int) -> None:
 
 
 def half_width(law) -> int:
-    """Return the half width (counts) of the window in which a law's mass is tabulated."""
+    """Return the half width (counts) of the window in which a noise law is tabulated."""
     return int(law.reach(TABLE_MASS_LEFT_OUT)) + 1
 
 
 def redrawn(law, true: Integers, drawn: Integers) -> Reals:
-    """Return `(t, a)` probabilities of each redrawn count given each true count: noise, then a posterior draw.
+    """Return the probabilities `(t, a)` of each drawn count given each true count.
 
     Parameters
     ----------

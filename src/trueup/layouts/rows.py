@@ -1,4 +1,4 @@
-"""The posterior density of integer tables as factors on rows: constraints, measurements and a prior."""
+"""The posterior density of tables of whole counts, as factors on linear combinations of cells."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIRST_TABLE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class FactorBlock:
-    """Rows of one kind in a linear system: coefficients `(r, n)` and, for each column of `Rows`, one number or `(r,)` values."""
+    """Factors of one kind, each a function of a linear combination of cells given by a row."""
 
     matrix: Any
     centre: Any = 0.0
@@ -37,19 +37,19 @@ class FactorBlock:
     tabled: Any = 0.0
 
     def column(self, name: str) -> NDArray:
-        """Return one column of the block in full, with a value `(r,)` for each row."""
+        """Return one parameter of the factors in full, with a value `(r,)` for each row."""
         return np.broadcast_to(np.asarray(getattr(self, name), float), self.matrix.shape[:1])
 
     @property
     def factors(self) -> Reals:
-        """Return all columns `(r, 11)` in the order of `Rows.factors`."""
+        """Return all parameters `(r, 11)` of the factors in the order of `Rows.factors`."""
         first = (self.column(name) for name in ("centre", "slope", "curve", "reach", "low", "high"))
         gamma = (np.broadcast_to(part, self.matrix.shape[:1]) for part in self.gamma)
         return np.column_stack([*first, *gamma, self.column("tabled")]).astype(float)
 
 
 def prior_blocks(prior: Prior | FittedMasses, box: Reals) -> tuple[tuple[FactorBlock, ...], Reals, Reals]:
-    """Return a prior on cells `(n,)` as blocks of rows, the log masses of its tables, and its support as a box `(2, n)`."""
+    """Return a prior on cells `(n,)` as factor blocks, log masses for its tables, and bounds `(2, n)`."""
     n, none, box = box.shape[1], np.zeros(0), box.copy()
     each, whole = scipy.sparse.eye_array(n, format="csr"), scipy.sparse.csr_array(np.ones((1, n)))
     if not isinstance(prior, Flat):
@@ -84,7 +84,7 @@ def prior_blocks(prior: Prior | FittedMasses, box: Reals) -> tuple[tuple[FactorB
 
 
 def _flat_total(prior: FlatTotal, each: Any, whole: Any, box: Reals):
-    """Yield the blocks of rows under which the prior of the total is flat (see `FlatTotal.log_total`)."""
+    """Yield the factor blocks of a prior under which the total is flat."""
     cells = max(int((box[1] > 0).sum()), 1)
     if prior.split == "uniform":
         yield FactorBlock(whole, high=prior.upper, gamma=(1, -1, cells, 0))
@@ -103,7 +103,7 @@ ROW_TOLERANCE_COUNTS = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class RowProblem:
-    """The posterior given one row of measured values, as factors on rows.
+    """The posterior given one replicate of measured values, as factors on linear combinations of cells.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class RowProblem:
 
     @classmethod
     def of(cls, problem: LinearProblem, values: NDArray, prior: Prior | FittedMasses) -> RowProblem:
-        """Return the problem with all measurements, rules and the prior written as factors on rows.
+        """Return the posterior with all measurements, rules and the prior as factors.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class RowProblem:
 
     @cached_property
     def rows(self) -> Rows:
-        """Return all factors in the layout that the kernels read."""
+        """Return all factors in the layout that the compiled kernels read."""
         blocks = (*self.noisy, *self.perturbed, self.held, *self.prior)
         matrix = scipy.sparse.vstack([b.matrix for b in blocks], format="csc")
         factors = np.vstack([b.factors for b in blocks])
@@ -164,12 +164,12 @@ class RowProblem:
 
     @cached_property
     def fixed(self) -> NDArray[np.bool_]:
-        """Return a mask `(rows,)` of the rows that are known exactly."""
+        """Return a mask `(rows,)` of the linear combinations that are known exactly."""
         return self.rows.factors[:, HIGH] - self.rows.factors[:, LOW] <= 2 * ROW_TOLERANCE_COUNTS
 
     @cached_property
     def limits(self) -> tuple[Any, Reals, Reals]:
-        """Return the matrix and the lower and upper ends of all rows with hard bounds, such as those of bounded noise."""
+        """Return the matrix, lower limits and upper limits of all linear combinations with hard bounds."""
         walls = [
             _walls(block)
             for block in self.noisy
@@ -189,14 +189,14 @@ class RowProblem:
 
     @property
     def has_holes(self) -> bool:
-        """Return True if a prior or a published value excludes a count between two possible counts."""
+        """Return True if the prior or a published value excludes a count between two possible counts."""
         if self.perturbed:  # tables end in possible counts
             return bool(not np.isfinite(self.table).all())
         possible = np.flatnonzero(np.isfinite(self.table))
         return bool(len(possible) and len(possible) <= possible[-1] - possible[0])
 
     def estimate(self) -> tuple[Reals, Reals]:
-        """Return an approximate centre `(n,)` of the posterior by least squares, and standard deviations `(n,)`."""
+        """Return an approximate centre `(n,)` of the posterior, and standard deviations `(n,)`."""
         spreads = [np.sqrt(1 / (0.5 * b.column("slope") ** 2 + 2 * b.column("curve"))) for b in self.noisy]
         exact = self.held.column("low") == self.held.column("high")
         rough = self.rough
@@ -213,7 +213,7 @@ class RowProblem:
         return np.clip(found[0], *self.box), wide
 
     def refuse_improper(self, label: Any) -> None:
-        """Refuse cells that nothing bounds, and name them."""
+        """Refuse a problem in which nothing limits some cell, and name the cell."""
         proper = any(b.matrix.shape[0] == self.n for b in self.prior)
         known: Any = np.isfinite(self.box).all(axis=0) | proper
         matrix, _, high = self.limits
@@ -252,7 +252,7 @@ def _noisy(problem: LinearProblem, values: NDArray) -> tuple[FactorBlock, ...]:
 def _perturbed(
     problem: LinearProblem, values: NDArray, table: Reals
 ) -> tuple[tuple[FactorBlock, ...], Reals, tuple[tuple[Any, Reals, float], ...]]:
-    """Return the factor blocks of perturbed values, the extended `table` of log masses, and least-squares terms."""
+    """Return factor blocks for perturbed values, the extended `table`, and least-squares terms."""
     blocks, tables, rough, size = [], [table], [], len(table)
     for header, part in zip(problem.headers, split(values, problem.headers, problem.cells)):
         law: Any = header.law
@@ -272,7 +272,7 @@ def _perturbed(
 
 
 def _closed(blocks: tuple[FactorBlock, ...], box: Reals) -> Reals:
-    """Return the box `(2, n)` of cell bounds, tightened to what the published values of single cells allow."""
+    """Return the bounds `(2, n)` on cells, tightened by the published values of single cells."""
     box = box.copy()
     for block in blocks:
         single = np.diff(block.matrix.indptr) == 1
@@ -283,7 +283,7 @@ def _closed(blocks: tuple[FactorBlock, ...], box: Reals) -> Reals:
 
 
 def _hard_rows(problem: LinearProblem, values: NDArray) -> tuple[FactorBlock, Reals]:
-    """Return the rows with hard bounds, and the box `(2, n)` of cell bounds that the rows of one cell state."""
+    """Return the constraints on several cells as a factor block, and the bounds `(2, n)` on single cells."""
     polyhedron = problem.polyhedron(values)
     matrix, (low, high) = polyhedron.matrix, polyhedron.bounds
     box = np.stack(

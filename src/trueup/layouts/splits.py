@@ -1,4 +1,4 @@
-"""The hierarchical prior on a tree: Dirichlet-multinomial splits, whose parameters follow from few hyperparameters."""
+"""The hierarchical prior on a tree: Dirichlet-multinomial splits with few hyperparameters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MANY_VALUES, PLACES_OF_MANY = 500, 10
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """Parameters `alpha_c = a_l C_v m_c` of every node `c` of a tree with `n` nodes, given `k` hyperparameters.
+    """The parameters of the splits of every node in a tree, as functions of `k` hyperparameters.
 
     `a_l` is the concentration of the node's level, `C_v` the number of its parent's children that may hold units,
     and the shares `m_c` are proportional to `exp(log_share_c + covariates_c . beta + gamma[category_c])`.
@@ -72,12 +72,12 @@ class Splits:
 
     @property
     def of_kinds(self) -> int:
-        """Return the number of hyperparameters that describe two kinds of parts: 0, 2 or 3."""
+        """Return the number of hyperparameters for two kinds of parts: 0, 2 or 3."""
         return 0 if not self.mean else 2 if self.middle is None else 3
 
     @property
     def concentrations(self) -> int:
-        """Return how many of the hyperparameters are logs of concentrations."""
+        """Return the number of hyperparameters that are logs of concentrations."""
         others = self.covariates.shape[1] + int(self.category.max(initial=-1) + 1) + self.of_kinds
         return len(self.names) - others
 
@@ -87,13 +87,13 @@ class Splits:
         return self.child_ptr[:-1][inner] - 1
 
     def _by_parent(self, values: Reals) -> Reals:
-        """Return, for each node, the sum of values over the children of its parent; 0 for the root."""
+        """Return, for each node, the sum of values over all children of its parent; 0 for the root."""
         sums = np.add.reduceat(values[1:], self._starts)
         sizes = np.diff(np.append(self._starts, len(values) - 1))
         return np.concatenate([[0.0], np.repeat(sums, sizes)])
 
     def shares(self, theta: Reals) -> Reals:
-        """Return shares `m` (n,) of every node among its siblings; 0 at the root and for impossible cells."""
+        """Return the share `(n,)` of every node among its siblings, 0 for structural zeros and the root."""
         p = self.concentrations
         score = self.log_share.copy()
         if beta := self.covariates.shape[1]:
@@ -110,7 +110,7 @@ class Splits:
         return np.divide(weight, total, out=np.zeros(len(weight)), where=total > 0)
 
     def of_two_kinds(self, total: float) -> Splits | None:
-        """Return a prior with two kinds of parts on the last level; None if the parts are not comparable."""
+        """Return the prior with two kinds of parts on the last level, or None if parts are not comparable."""
         last = self.level == self.level.max()
         uneven = (
             self.covariates.shape[1] or (self.category[last] >= 0).any() or np.ptp(self.log_share[last]) > 0
@@ -129,7 +129,7 @@ class Splits:
         return replace(self, names=(*self.names, *names), depths=depths, mean=mean, middle=middle)
 
     def with_kinds(self, theta: Reals, share: float, ratio: float) -> Reals:
-        """Return `theta` with the hyperparameters of two kinds of parts appended, whose odds are equal everywhere."""
+        """Return `theta` with the hyperparameters for two kinds of parts appended."""
         return np.concatenate([theta, np.zeros(self.of_kinds - 2), [share, ratio]])
 
     def _kinds(self, theta: Reals) -> Kinds:
@@ -138,11 +138,11 @@ class Splits:
 
     @property
     def _parent(self) -> Integers:
-        """Return the parent of every node; 0 for the root."""
+        """Return the parent of every node, and 0 for the root."""
         return np.concatenate([[0], np.repeat(np.arange(len(self.free)), np.diff(self.child_ptr))])
 
     def _more(self, many: NDArray) -> Reals:
-        """Return the logs of numbers of parts, centred at their mean."""
+        """Return the logs of numbers of parts, minus their mean."""
         assert self.middle is not None
         return np.log(many) - self.middle
 
@@ -162,7 +162,7 @@ class Splits:
         return second, odds, parts
 
     def parameters(self, theta: Reals, shift: float = 0.0) -> Split:
-        """Return the fields `SPLIT` of `trueup.kernel.messages.pmf.Factors`; `shift` is added to the log odds of small parts."""
+        """Return the parameters of every split in the layout that the tree kernels read."""
         many = self._by_parent(self.free.astype(float))
         log_a = np.append(theta[: self.concentrations], 0.0)[self.level]
         alpha = np.exp(log_a) * many * self.shares(theta)
@@ -172,7 +172,7 @@ class Splits:
         return np.where(alpha > 0, alpha, 1.0), np.where(total > 0, total, 1.0), *self._second(theta, shift)
 
     def scores(self, theta: Reals, rises: Reals, total_rises: Reals, second: Reals) -> Reals:
-        """Return each family's contribution `(families, k)` to the gradient of the log evidence (Fisher's identity).
+        """Return the contribution `(families, k)` of each family to the gradient of the log evidence.
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class Splits:
         return out
 
     def information(self, scores: Reals) -> Reals:
-        """Return the scatter `(k, k)` of families' scores, which approximates the curvature of the log evidence."""
+        """Return the scatter `(k, k)` of the families' scores, which approximates the curvature."""
         level = self.level[1:][self._starts]
         spread = scores.copy()
         for one in np.unique(level):
@@ -212,7 +212,7 @@ class Splits:
         return spread.T @ spread
 
     def log_hyperprior(self, theta: Reals) -> tuple[float, Reals]:
-        """Return the hyperprior's log density (up to a constant) and gradient.
+        """Return the log density of the hyperprior, up to a constant, and its gradient.
 
         Each concentration: `a / (1 + a)` uniform on (0, 1), the uniform shrinkage prior (Christiansen and Morris 1997), so
         `log a` is standard logistic: proper, whatever the likelihood does at 0 and at infinity, where it tends to
@@ -235,14 +235,14 @@ class Splits:
         return np.bincount(self.category[self.category >= 0], minlength=0)
 
     def families(self) -> Integers:
-        """Return how many children with siblings inform each concentration."""
+        """Return, for each concentration, the number of children with siblings that inform it."""
         many = self._by_parent(self.free.astype(float))
         counted = self.free & (many > 1)
         return np.bincount(self.level[counted], minlength=self.concentrations)[: self.concentrations]
 
 
 def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
-    """Return a hierarchical prior's splits on the tree of nested margins.
+    """Return the splits of a hierarchical prior on the tree of nested margins.
 
     Raises
     ------
@@ -264,7 +264,7 @@ def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
 
 
 def _categories(nested: NestedTree) -> tuple[Integers, list[str], list[int]]:
-    """Return the number of the attribute value that each node adds to its parent (or -1), the values' names, and levels."""
+    """Return the number of the attribute value that each node adds to its parent, value names, and levels."""
     category, names, levels = np.broadcast_to(np.int32(-1), nested.level_ptr[-1]), [], []
     for level, (before, margin) in enumerate(pairwise(nested.margins), start=1):
         if margin.level == before.level and margin.attributes:

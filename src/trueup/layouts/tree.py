@@ -1,4 +1,4 @@
-"""Common form of problems with nested margins: measurements on the nodes of one tree."""
+"""Measurements of nested margins, in the form of methods on the nodes of one tree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Reals = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class TreeProblem:
-    """A reconciliation problem on a tree of `n` nodes.
+    """A reconciliation problem on a tree of `n` nodes, with measured values and bounds for nodes.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class TreeProblem:
 
     @cached_property
     def nodes(self) -> tuple[NDArray[np.int64], ...]:
-        """Return the nodes of each header's values."""
+        """Return, for each measured margin, the nodes of its values."""
         margins = (canonical(self.nested.cells, header.margin) for header in self.headers)
         return tuple(
             self.nested.of(margin) if isinstance(at, slice) else at for margin, at in zip(margins, self.at)
@@ -65,7 +65,7 @@ class TreeProblem:
 
     @cached_property
     def messages(self) -> tuple[Reals, Reals]:
-        """Return every node's gain and spread, by which the upward pass weights measurements (`trueup.kernel.tree.messages`)."""
+        """Return the gain and spread of every node, by which the upward pass weights measurements."""
         return messages(self.child_ptr, self.variance)
 
     def bounds(self) -> tuple[Reals, Reals]:
@@ -73,11 +73,11 @@ class TreeProblem:
         return _bounds(self.constraints, self.nested)
 
     def parts(self, measured: NDArray) -> list[NDArray]:
-        """Split measured values `(..., q)` into one array for each header."""
+        """Return measured values `(..., q)` as one array for each measured margin."""
         return split(measured, self.headers, self.nested.cells)
 
     def whole_bounds(self, measured: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return bounds and invariants `(nodes,)` as whole numbers; minus and plus `OPEN` if there are none."""
+        """Return bounds and invariants `(nodes,)` as whole numbers, with `OPEN` for no bound."""
         from trueup.kernel.messages.pmf import OPEN  # of inference alone
 
         lower, upper = self.bounds()
@@ -89,7 +89,7 @@ class TreeProblem:
         return lower, upper
 
     def values(self, measured: NDArray) -> Reals:
-        """Assign measured values `(..., q)` to the nodes `(..., nodes)`; 0 where unmeasured.
+        """Return the measured values `(..., q)` by node `(..., nodes)`, and 0 for unmeasured nodes.
 
         Several measurements of a node are averaged with weights 1 / variance; an exact value
         overrides them.
@@ -102,7 +102,7 @@ class TreeProblem:
         return table
 
     def filled(self, nodes: Reals) -> Reals:
-        """Give unmeasured inner nodes `(..., nodes)` the sum of their children."""
+        """Return node values in which each unmeasured inner node has the sum of its children."""
         unmeasured = np.isinf(self.variance)
         level_ptr = self.nested.level_ptr
         for level in range(len(level_ptr) - 3, -1, -1):
@@ -113,7 +113,7 @@ class TreeProblem:
         return nodes
 
     def finest(self, nodes: NDArray) -> NDArray:
-        """Return the finest cells `(..., n)` of node values `(..., nodes)`."""
+        """Return the values of the finest cells `(..., n)`, given node values `(..., nodes)`."""
         return nodes[..., self.nested.at(self.nested.margins[-1])]
 
     def leaves_unmeasured(self) -> bool:
@@ -134,7 +134,7 @@ class TreeProblem:
 
 
 def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
-    """Assign constraints and headers to the nodes of the tree of nested margins.
+    """Return the tree problem, in which each constraint and measured value has its node.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def _weight(header: Measured, combined: Reals) -> Reals | float:
 
 
 def tree_standard_errors(problem: TreeProblem) -> dict[Margin, Reals]:
-    """Return the standard error (counts) of the weighted least-squares estimate of every node, by margin.
+    """Return the standard errors (counts) of least squares for every node, by margin.
 
     Closed form: the posterior variance under flat priors and Gaussian noise of the same variances,
     which is the variance of the linear estimate whatever the law.
@@ -196,7 +196,7 @@ def refuse_unmeasured(problem: TreeProblem) -> None:
 
 
 def refuse_unidentified(problem: TreeProblem) -> None:
-    """Refuse measurements that leave some count undetermined by least squares."""
+    """Refuse measurements from which least squares cannot determine some count."""
     if (node := unidentified(problem.child_ptr, problem.messages[1])) >= 0:
         finest = problem.nested.margins[-1]
         alone = all(header.margin != finest for header in problem.headers)
@@ -210,7 +210,7 @@ def refuse_unidentified(problem: TreeProblem) -> None:
 
 
 def refuse_conflicts(problem: TreeProblem, nodes: Reals) -> None:
-    """Refuse exact values and bounds that contradict each other, in any row of node values `(..., nodes)`."""
+    """Refuse exact values and bounds on nodes `(..., nodes)` that contradict each other."""
     exact, (lower, upper) = problem.variance == 0, problem.bounds()
     low, high = np.empty_like(lower), np.empty_like(upper)
     for row in np.atleast_2d(nodes):
@@ -221,19 +221,19 @@ def refuse_conflicts(problem: TreeProblem, nodes: Reals) -> None:
 
 
 def whole_values(problem: TreeProblem, x: Reals, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Round node values `(..., nodes)` to whole numbers by controlled rounding; the rng breaks ties."""
+    """Return node values `(..., nodes)` rounded to whole numbers by controlled rounding."""
     seeds = rng.integers(2**63, size=x.shape[:-1], dtype=np.uint64)
     return controlled_rounding(problem.child_ptr, inverse_variance(problem), x, seeds)
 
 
 def inverse_variance(problem: TreeProblem) -> Reals:
-    """Return 1 / variance of every node; 0 for exact and for unmeasured nodes."""
+    """Return 1 / variance of every node, or 0 for exact and for unmeasured nodes."""
     known = problem.variance > 0
     return np.divide(1.0, problem.variance, out=np.zeros(len(known)), where=known)
 
 
 def largest_adjustment(problem: TreeProblem, nodes: Reals, x: NDArray) -> float:
-    """Return the largest distance (counts) that reconciliation moved a measured value."""
+    """Return the largest difference (counts) between a measured value and its reconciled count."""
     moved = np.subtract(x, nodes)
     if not (measured := problem.variance < np.inf).all():
         moved = moved[..., measured]
