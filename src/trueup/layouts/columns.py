@@ -314,7 +314,7 @@ class ColumnProblem(MeasuredRow):
             groups = tree.leaf_ptr(max(exact))
             for first, stop in pairwise(groups.tolist()):
                 freed = moved[first:stop].sum(axis=0)
-                _placed(x[first:stop], freed, most[first:stop])
+                _place_freed_counts(x[first:stop], freed, most[first:stop])
         flat = x.ravel()
         if any((self.cells.sum(flat, b.margin) > self._upper(b)).any() for b in above) or self._missed(flat):
             raise ConvergenceError(UNSTARTED, remedy=UNSTARTED_REMEDY)
@@ -421,7 +421,7 @@ def _taken(x: NDArray[np.int64], excess: NDArray[np.int64]) -> NDArray[np.int64]
     return np.diff(ends, axis=1, prepend=0)
 
 
-def _placed(x: NDArray[np.int64], freed: NDArray[np.int64], most: NDArray[np.float64]) -> None:
+def _place_freed_counts(x: NDArray[np.int64], freed: NDArray[np.int64], most: NDArray[np.float64]) -> None:
     """Add counts `(n,)` of each column to the first places whose totals are below their upper bounds."""
     room = np.maximum(most - x.sum(axis=1), 0)
     for column in np.flatnonzero(freed):

@@ -87,7 +87,9 @@ class Account:
     def refuse_hidden_keys(self, spec: Spec, geography: Any = None, data: Any = None) -> None:
         """Refuse to take places from columns that the account does not declare public."""
         given = geography is not None
-        taken = keys_taken(spec) if not given else place_columns(spec) if _shared(geography, data) else ()
+        taken = (
+            keys_taken(spec) if not given else place_columns(spec) if _is_data_itself(geography, data) else ()
+        )
         if not taken:
             return
         public = account_terms(self.ledger.state(), spec.table.name).public
@@ -176,7 +178,7 @@ def _spec_digest(spec_text: str) -> str:
     return hashlib.sha256(spec_text.encode()).hexdigest()
 
 
-def _shared(geography: Any, data: Any) -> bool:
+def _is_data_itself(geography: Any, data: Any) -> bool:
     """Return True if a list of places is the confidential table itself, or one of its files."""
     tables = [data.persons, data.households] if isinstance(data, JoinedTables) else [data]
     if any(geography is table for table in tables):

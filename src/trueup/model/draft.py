@@ -56,7 +56,7 @@ def draft(
     named = [level["column"] for level in stated if "column" in level]
     given = attribute_parts(attributes)
     used = [*named, *(a.get("column", a["name"]) for a in given), *filter(None, [count, of_units])]
-    place = _place(held, public, named) if keys is None else None
+    place = _own_place_columns(held, public, named) if keys is None else None
     require(held, [name for name in used if not place or name in place or name not in named])
     if not tables:
         _refuse_vast(given)
@@ -132,7 +132,7 @@ def _stated_levels(levels: Sequence[Any] | None, public: Any, columns: Sequence[
     return [{**({"label": labels[k]} if (k := level["name"]) in labels else {}), **level} for level in stated]
 
 
-def _place(table: Source, public: Any, named: Sequence[str]) -> list[str] | None:
+def _own_place_columns(table: Source, public: Any, named: Sequence[str]) -> list[str] | None:
     """Return the table's own place columns if it lacks some and the public list finds those from them; else None."""
     held = [name for name in named if name in table.columns()]
     if held in ([], list(named)) or not one_for_each(open_table(public), held, named):

@@ -123,7 +123,7 @@ class _Reader:
     def row(self, left: ast.expr, right: ast.expr | None = None) -> tuple[Terms, Fraction]:
         """Return the coefficients and the constant of the left side minus the right side."""
         try:
-            terms = _add(self.terms(left), self.terms(right) if right else {}, -1)
+            terms = _combined_terms(self.terms(left), self.terms(right) if right else {}, -1)
         except RecursionError:
             raise self.error("is nested too deeply", 1) from None
         if any(max(abs(c.numerator), c.denominator) > _LARGEST for c in terms.values()):
@@ -175,7 +175,7 @@ def _multiplied(terms: Terms, factor: Fraction) -> Terms:
     return {name: c * factor for name, c in terms.items()}
 
 
-def _add(left: Terms, right: Terms, sign: int = 1) -> Terms:
+def _combined_terms(left: Terms, right: Terms, sign: int = 1) -> Terms:
     return {n: left.get(n, Fraction(0)) + sign * right.get(n, Fraction(0)) for n in (*left, *right)}
 
 
@@ -192,8 +192,8 @@ def _multiply(left: Terms, right: Terms) -> Terms:
 
 
 _OPERATIONS: dict[type, Callable[[Terms, Terms], Terms]] = {
-    ast.Add: _add,
-    ast.Sub: lambda left, right: _add(left, right, -1),
+    ast.Add: _combined_terms,
+    ast.Sub: lambda left, right: _combined_terms(left, right, -1),
     ast.Mult: _multiply,
     ast.Div: lambda left, right: _multiplied(left, 1 / _constant(right)),
 }

@@ -110,7 +110,7 @@ class PlanningTask:
                 "some budgets are given in epsilon and others in rho",
                 remedy="give all of them in one currency",
             )
-        noise = _noise(cells, headers, guarantee.charges)
+        noise = _charged_headers(cells, headers, guarantee.charges)
         if targets and weights:
             raise SpecError("both weights and targets are given", needed="either weights or targets")
         table = None if areas is None else AreaTable.read(areas, column, cells)
@@ -262,7 +262,7 @@ class PlanningTask:
         return [s / s.sum() for s in shares]
 
 
-def _noise(cells: Cells, headers: tuple[Measured, ...], charges: tuple[Charge, ...]) -> Noise:
+def _charged_headers(cells: Cells, headers: tuple[Measured, ...], charges: tuple[Charge, ...]) -> Noise:
     """Return header and privacy charge of every measured margin, with no charge for invariants."""
     noise: Noise = {}
     noisy = iter(charges)

@@ -32,7 +32,7 @@ MAX_WORKERS = 4
 """Processes of a release by parts at most."""
 
 
-def main(folder: str) -> None:
+def carry_out_job(folder: str) -> None:
     """Carry out the job in a folder, and record how it ended."""
     job = Job(Path(folder))
     task = job.task
@@ -165,4 +165,4 @@ def _interrupted(number: int, frame: Any) -> None:
 if __name__ == "__main__":
     os.umask(0o077)
     signal.signal(signal.SIGTERM, _interrupted)
-    main(sys.argv[1])
+    carry_out_job(sys.argv[1])

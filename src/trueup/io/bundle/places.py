@@ -83,7 +83,7 @@ def read_place_levels(
         If the file holds something else.
     """
     limited = limited or [()] * len(levels)
-    kinds, may_lack = _kinds(path, levels, limited)
+    kinds, may_lack = _column_kinds(path, levels, limited)
     columns = read_typed(path, kinds, most, may_lack=may_lack)
     keys = [_of_level(columns, f"{level}.") for level in levels]
     names = [columns.get(f"{level}@name") for level in levels]
@@ -99,7 +99,7 @@ def read_place_levels(
     return Tree.from_columns(levels, keys, whole_code=[True] * len(levels), names=names, limits=limits)
 
 
-def _kinds(
+def _column_kinds(
     path: Path, levels: Sequence[str], limited: Sequence[Collection[str]]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the data type of every column in a file of places, and the columns that may lack values."""

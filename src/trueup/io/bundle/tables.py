@@ -150,7 +150,7 @@ def _values_of_level(
     order = np.argsort(listed["query"], kind="stable")
     expected = [np.diff(place_edges(cells, headers[i])) for i in given]
     as_expected = np.array_equal(listed["size"][order], np.concatenate(expected))
-    if not as_expected or not _in_order(
+    if not as_expected or not _lists_places_in_order(
         connection.execute(f"SELECT place {rows}", asked), cells.tree, level, order
     ):
         raise BundleError(
@@ -163,7 +163,7 @@ def _values_of_level(
     return dict(zip(given, np.split(flat, np.cumsum([sizes.sum() for sizes in expected])[:-1]), strict=True))
 
 
-def _in_order(listed: Any, tree: Tree, level: str, order: NDArray[np.int64]) -> bool:
+def _lists_places_in_order(listed: Any, tree: Tree, level: str, order: NDArray[np.int64]) -> bool:
     """Return True if the sorted rows list all places of a level in order, once or several times."""
     expected, begun = np.empty(len(order), np.int64), 0
     expected[order] = np.arange(len(order)) % tree.sizes[tree.level(level)]

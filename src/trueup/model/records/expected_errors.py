@@ -269,13 +269,13 @@ def error_classes(table: Margin, released: NDArray, errors: NDArray, *, whole: b
     [(0, 200), (1, 120)]
     """
     at = np.searchsorted(SIZES, released, side="right")
-    classes = _joined(np.bincount(at, minlength=len(SIZES) + 1))
+    classes = _joined_ranges(np.bincount(at, minlength=len(SIZES) + 1))
     lowest = (0, *SIZES)
     held = [(lowest[first], errors[(at >= first) & (at < last)]) for first, last in classes]
     return [ErrorClass.of(table, low, some, whole=whole) for low, some in held]
 
 
-def _joined(counts: Sequence[int] | NDArray) -> list[tuple[int, int]]:
+def _joined_ranges(counts: Sequence[int] | NDArray) -> list[tuple[int, int]]:
     """Return ranges of size classes that together hold enough counts; a small rest joins the last range."""
     ranges, first, held = [], 0, 0
     for k, count in enumerate(counts):

@@ -181,12 +181,14 @@ Weights = tuple[Reals, Reals, float]
 
 def ratio_weights(cells: Cells, ratio: Ratio) -> Weights:
     """Return the coefficients `(n,)` of a ratio's numerator and denominator, and the constant of the denominator."""
-    above = _weights(cells, parse_sum(ratio.numerator))
-    below = _weights(cells, parse_sum(ratio.denominator)) if ratio.denominator else np.zeros(len(above))
+    above = _cell_coefficients(cells, parse_sum(ratio.numerator))
+    below = (
+        _cell_coefficients(cells, parse_sum(ratio.denominator)) if ratio.denominator else np.zeros(len(above))
+    )
     return above, below, float(not ratio.denominator)
 
 
-def _weights(cells: Cells, terms: Mapping[str, Fraction]) -> Reals:
+def _cell_coefficients(cells: Cells, terms: Mapping[str, Fraction]) -> Reals:
     return np.sum([float(c) * name_mask(cells, name).ravel() for name, c in terms.items()], axis=0)
 
 

@@ -146,7 +146,7 @@ def _blocks(
         said.append(f"In all: {known(Margin(cells.tree.levels[0])).text(0)} {unit}.")
     for margin in tables:
         held = known(margin)
-        names = _names(cells, margin)
+        names = _group_names(cells, margin)
         order = np.argsort(-held.values, kind="stable")
         shown = order[:MOST_ROWS]
         if cells.tree.sizes[cells.tree.level(margin.level)] == 1 and len(order) <= MOST_VALUES:
@@ -192,7 +192,7 @@ def _marks(held: Known, at: int) -> Iterator[Mark]:
     yield Mark("text", max(value, high) if np.isfinite(high) else value, text=held.text(at))
 
 
-def _names(cells: Cells, margin: Margin) -> list[str]:
+def _group_names(cells: Cells, margin: Margin) -> list[str]:
     """Return readable names of all groups of a margin."""
     level = cells.tree.level(margin.level)
     places = np.arange(cells.tree.sizes[level])

@@ -140,7 +140,7 @@ def entries_by_variance(entry: DraftedTable, variances: Mapping[str, str]) -> li
             replace(
                 entry,
                 cells=own,
-                law=_law(entry, told or every),
+                law=_normal_law_text(entry, told or every),
                 seen=seen._replace(values=[column for column, _ in own]),
             )
             for told, own in zip(groups, parts)
@@ -153,10 +153,10 @@ def entries_by_variance(entry: DraftedTable, variances: Mapping[str, str]) -> li
                 _of_rows(entry, column, [t for t in by_text if by_text[t] == told], told or every)
                 for told in groups
             ]
-    return [replace(entry, law=_law(entry, every))]
+    return [replace(entry, law=_normal_law_text(entry, every))]
 
 
-def _law(entry: DraftedTable, sigma2: str | None) -> str | None:
+def _normal_law_text(entry: DraftedTable, sigma2: str | None) -> str | None:
     """Return the spec's text for normal noise with a given variance, or None without a variance."""
     if sigma2 is None or not float(sigma2):
         return '{ name = "exact" }' if sigma2 else None
@@ -174,4 +174,4 @@ def _of_rows(entry: DraftedTable, column: SeenColumn, texts: list[str], sigma2: 
     """Return an entry for the rows in which a column has given texts, with a variance of its own."""
     rows = entry.seen.of_rows([text in texts for text in column.texts])
     only = {**rows.only, column.name: texts[0] if len(texts) == 1 else texts}
-    return replace(entry, law=_law(entry, sigma2), seen=rows._replace(only=only))
+    return replace(entry, law=_normal_law_text(entry, sigma2), seen=rows._replace(only=only))

@@ -23,7 +23,7 @@ _THOUSANDS = re.compile(
 _TOLD = "read what the publisher says of it"
 
 
-def _numbers(entry: DraftedTable) -> list[float]:
+def _table_numbers(entry: DraftedTable) -> list[float]:
     """Return all numbers among the values of a table, in units of one person or other unit."""
     unit = unit_of(entry.seen)
     found = (x for column in entry.seen.values for x in column_numbers(column) if x is not None)
@@ -38,7 +38,7 @@ def unit_of(seen: SeenTable) -> int:
 
 def rounding_base(entry: DraftedTable) -> int | None:
     """Return the base of which all values of a table are multiples, or None if there is noise or no base."""
-    found = _numbers(entry)
+    found = _table_numbers(entry)
     noisy = (
         entry.seen.variance is not None or bool(entry.seen.errors) or any(x < 0 or x != int(x) for x in found)
     )
@@ -48,7 +48,7 @@ def rounding_base(entry: DraftedTable) -> int | None:
 def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> str:
     """Return the noise law suggested by a table's values, by its titles or by other tables of known law."""
     seen = entry.seen
-    found = _numbers(entry)
+    found = _table_numbers(entry)
     said = seen.titles.casefold()
     where = f"'{seen.file}'"
     if entry.law is not None:
@@ -130,7 +130,7 @@ def listed_transitions(
             counts = sorted(found)
             if counts not in ([*range(len(counts))], [*range(1, len(counts) + 1)]) or len(counts) < 2:
                 continue
-            table = [_whole(found.get(x, {0: 1.0})) for x in range(counts[-1] + 1)]
+            table = [_rounded_probabilities(found.get(x, {0: 1.0})) for x in range(counts[-1] + 1)]
             shown = ", ".join(inline_table({str(change): p for change, p in row.items()}) for row in table)
             said = (
                 f"'{name}' is taken for transition probabilities, which sum to 1 for each count: the law of all tables is a cell "
@@ -140,7 +140,7 @@ def listed_transitions(
     return [*seen], None, []
 
 
-def _whole(row: dict[int, float]) -> dict[int, float]:
+def _rounded_probabilities(row: dict[int, float]) -> dict[int, float]:
     """Return rounded probabilities, with the largest changed so that they sum to 1."""
     most = max(row, key=lambda change: row[change])
     rest = sum(p for change, p in row.items() if change != most)

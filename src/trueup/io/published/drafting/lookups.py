@@ -33,7 +33,7 @@ def places_looked_up(files: Sequence[str | Path], seen: Sequence[SeenTable]) -> 
                 return _with_named_root(pointed, seen)
             own = next((c for c in columns if places <= {*c.texts} and len({*c.texts}) == len(c.texts)), None)
             others = [set(key.held) for t in seen if t.file not in (longest.file, name) for key in t.keys]
-            above = _levels(own, [c for c in columns if c is not own], others) if own else []
+            above = _higher_level_columns(own, [c for c in columns if c is not own], others) if own else []
             if own and above and (placed := _placed(table, own, above)):
                 return _with_named_root(placed, seen)
     return None
@@ -147,7 +147,9 @@ def _columns_of(file: str | Path) -> list[SeenColumn]:
     return [SeenColumn(name, (name,), text_of(texts).tolist()) for name, texts in held.items()]
 
 
-def _levels(own: SeenColumn, columns: Sequence[SeenColumn], others: Sequence[set[str]]) -> list[SeenColumn]:
+def _higher_level_columns(
+    own: SeenColumn, columns: Sequence[SeenColumn], others: Sequence[set[str]]
+) -> list[SeenColumn]:
     """Return the columns of a list that name higher levels, from fine to coarse."""
     coarse = [c for c in columns if "" not in c.texts and 1 < len(set(c.texts)) <= 0.7 * len(own.texts)]
     coarse.sort(key=lambda c: (-len(set(c.texts)), not any(held <= set(c.texts) for held in others)))

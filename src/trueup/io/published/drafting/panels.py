@@ -56,7 +56,7 @@ def panels_of(rows: Sequence[Row], bottom: int, last: int) -> list[Panel]:
                 bool(row)
                 and not numeric_cells(row)
                 and start is None
-                and _names(row, header, rows[at + 1 : last + 1])
+                and _is_further_header(row, header, rows[at + 1 : last + 1])
             )
         )
         if headed or sum(map(bool, row)) < 2:
@@ -126,7 +126,7 @@ def _pair(row: Row) -> tuple[str, str] | None:
     return (held[0].rstrip(": "), held[1]) if told else None
 
 
-def _names(row: Row, header: Row, below: Sequence[Row]) -> bool:
+def _is_further_header(row: Row, header: Row, below: Sequence[Row]) -> bool:
     """Return True if a row is the header of a further table."""
     names = [cell for cell in row[1:] if cell]
     held = {cell for other in below for cell in other[1:]}

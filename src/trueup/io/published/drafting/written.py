@@ -118,7 +118,7 @@ def _entry(
         lines.append(f"attributes = {value_text(entry.attributes)}")
     if entry.cells:
         cells = [
-            f"  {{ count = {value_text(c.name)}{f', where = {inline_table(where)}' if where else ''}{_variance(seen, c)} }},"
+            f"  {{ count = {value_text(c.name)}{f', where = {inline_table(where)}' if where else ''}{_variance_key(seen, c)} }},"
             for c, where in entry.cells
         ]
         lines += ["cell = [", *cells, "]"]
@@ -149,7 +149,7 @@ def _entry(
     return "\n".join([*lines, ""])
 
 
-def _variance(seen: SeenTable, column: SeenColumn) -> str:
+def _variance_key(seen: SeenTable, column: SeenColumn) -> str:
     """Return the spec's setting that names the column of variances for a column of values."""
     common = seen.variance.name if seen.variance else None
     beside = seen.errors[column.name].name if column.name in seen.errors else common

@@ -189,7 +189,7 @@ def text_of(column: NDArray) -> Texts:
         return column.astype(str)
     if column.dtype.kind == "U" and _is_plain(column):
         return np.char.strip(column)
-    return np.array([_text(value) for value in column.tolist()], dtype=str)
+    return np.array([_stripped_text(value) for value in column.tolist()], dtype=str)
 
 
 def _is_plain(column: NDArray[np.str_]) -> bool:
@@ -202,7 +202,7 @@ def _is_plain(column: NDArray[np.str_]) -> bool:
     )
 
 
-def _text(value: Any) -> str:
+def _stripped_text(value: Any) -> str:
     if isinstance(value, str):
         return unguarded(value.strip())
     if value is None or isinstance(value, bool | int | float):
