@@ -36,7 +36,7 @@ GROUPS = {
 SPEC_METHODS = ("of", "read", "text", "write", "undecided")
 """Those of a spec; its base class has many more, none of them ours."""
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
-WIDTH = 110
+WIDTH = 76
 
 
 def page() -> Iterator[str]:
@@ -80,7 +80,9 @@ def errors(kind: type) -> Iterator[str]:
     yield f"{text.summary}{origin} Exit code of the command: {kind.exit_code}."
     yield from parts(text, {})
     for inner in kind.__subclasses__():
-        if inner.__module__ == trueup.errors.__name__:  # others are used inside, and are seen once their module is loaded
+        if (
+            inner.__module__ == trueup.errors.__name__
+        ):  # others are used inside, and are seen once their module is loaded
             yield from errors(inner)
 
 
@@ -130,7 +132,9 @@ def methods(name: str, kind: type) -> Iterator[tuple[str, Any]]:
     for at, held in seen.items():
         if name == "Spec" and at not in SPEC_METHODS:
             continue
-        callable_ = isinstance(held, property | cached_property | classmethod | staticmethod) or inspect.isfunction(held)
+        callable_ = isinstance(
+            held, property | cached_property | classmethod | staticmethod
+        ) or inspect.isfunction(held)
         if not at.startswith("_") and at not in own and callable_ and inspect.getdoc(held):
             yield at, held
 
@@ -208,7 +212,11 @@ def arguments(thing: Any) -> dict[str, inspect.Parameter]:
     options = [p for p in given.values() if p.kind is p.VAR_KEYWORD and "Unpack" in str(p.annotation)]
     for p in options:
         del given[p.name]
-        keys = inspect.unwrap(thing).__globals__[str(p.annotation).removeprefix("Unpack[").removesuffix("]")].__annotations__
+        keys = (
+            inspect.unwrap(thing)
+            .__globals__[str(p.annotation).removeprefix("Unpack[").removesuffix("]")]
+            .__annotations__
+        )
         for name in argument_names(thing):
             if name in keys:
                 given[name] = inspect.Parameter(name, p.KEYWORD_ONLY, default=..., annotation=keys[name])
@@ -226,7 +234,9 @@ def call(name: str, thing: Callable[..., Any]) -> str:
         shown.append(argument(p))
     returned = "" if inspect.isclass(thing) else text_of(inspect.signature(thing).return_annotation)
     line = f"{name}({', '.join(shown)})" + (f" -> {returned}" if returned else "")
-    return "\n".join(wrap(line, WIDTH, subsequent_indent=" " * 4, break_long_words=False, break_on_hyphens=False))
+    return "\n".join(
+        wrap(line, WIDTH, subsequent_indent=" " * 4, break_long_words=False, break_on_hyphens=False)
+    )
 
 
 def argument(p: inspect.Parameter) -> str:

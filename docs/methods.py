@@ -10,7 +10,7 @@ from trueup.cli.standalone import NOUNS, methods_and_laws
 def lines() -> Iterator[str]:
     """Yield the lines of the page."""
     found = methods_and_laws()
-    yield "# Noise distributions and methods\n\nMade by `python docs/methods.py`."
+    yield "# Noise distributions and methods\n\nMade by `python docs/methods.py`. [Which method?](which-method.md) shows which one your tables get."
     others = "Distributions of what others publish\n\nFor `infer --perturbed` and `assess`; none has a guarantee."
     for heading, kind in (("Noise distributions", "noise"), (others, "perturbed")):
         yield f"\n## {heading}\n\n| distribution | what it is |\n|---|---|"

@@ -1,4 +1,4 @@
-"""Progress and timings of a run, and refusals of confidential data, which are counted in a ledger.
+"""Whole releases, from spec to folder; in this file progress and timings, and refusals that a ledger counts.
 
 Whoever runs a spec under a ledger sees which rule failed, and only its keeper sees where. A row number in a message is some 17
 bits of confidential data, for an answer that is counted as one. So what is raised while confidential rows are read is written to
