@@ -237,10 +237,8 @@ def _pointed(table: SeenTable, names: list[str], parents: list[str]) -> PlacesAb
 
 def _flat(table: SeenTable) -> SeenTable:
     """Return a table with only the column of the smallest places, and notes on the columns left out."""
-    said = [
-        f"column '{place.name}' says of which kind a place is, or repeats the one above, and is left out"
-        for place in table.places[:-1]
-    ]
+    why = "says of which kind a place is, or repeats the one above"
+    said = [place.left_out(why) for place in table.places[:-1]]
     return table._replace(places=table.places[-1:], ignored=[*table.ignored, *said])
 
 

@@ -55,7 +55,7 @@ def by_role(every: list[SeenColumn]) -> Roles:
         elif VARIANCE.fullmatch(column.name):
             variance = column
         elif at and _ANNOTATION.match(column.name):
-            ignored.append(f"column '{column.name}' annotates another, by its name, and is left out")
+            ignored.append(column.left_out("annotates another, by its name"))
         elif (
             (error := error_of(column))
             and values
@@ -66,9 +66,9 @@ def by_role(every: list[SeenColumn]) -> Roles:
         elif not values and _is_constant(every, at):
             keys.append(column)
         elif len(every) > 2 and holds_no_counts(column):
-            ignored.append(f"column '{column.name}' holds no counts, by its name or signs, and is left out")
+            ignored.append(column.left_out("holds no counts, by its name or signs"))
         elif marks_values(column, at):
-            ignored.append(f"column '{column.name}' marks values ({_marks_of(held)}), and is left out")
+            ignored.append(column.left_out(f"marks values ({_marks_of(held)})"))
         elif _holds_marks(column, every[at - 1 : at + 2], values) or (
             (
                 holds_values(column, at)
@@ -121,15 +121,15 @@ def one_value(
         coded = [c for c in rest if any(len(set(k.texts)) < len(k.texts) and are_alike(k, c) for k in keys)]
         if len(coded) == len(values):
             return keys, values, []
-        said = [f"column '{c.name}' numbers what another key says, and is left out" for c in coded]
+        said = [c.left_out("numbers what another key says") for c in coded]
         return keys, [c for c in values if c not in coded], said
     found = list(keys)
     for column in rest if told_rows(keys) < len(named[0].texts) else ():
         found += [column] if told_rows([*found, column]) > told_rows(found) else []
     said = [
-        f"column '{c.name}' numbers what another key says, and is left out"
+        c.left_out("numbers what another key says")
         if any(are_alike(key, c) for key in keys)
-        else f"column '{c.name}' stands beside '{named[0].name}', and is left out"
+        else c.left_out(f"stands beside '{named[0].name}'")
         for c in rest
         if c not in found
     ]

@@ -48,58 +48,77 @@ class SortedKeys(NamedTuple):
 
 def sorted_keys(columns: list[SeenColumn], rows: int, outline: Sequence[str] = ()) -> SortedKeys:
     """Sort key columns into places, attributes, and columns to leave out."""
-    ignored = [
-        f"column '{c.name}' says '{c.held[0]}' everywhere, and is left out"
-        for c in columns
-        if len(set(c.texts)) == 1 and rows > 1
-    ]
+    told = _telling_keys(columns, rows)
+    likely = _likely_places(told.attributes, rows) if told.attributes else []
+    if not likely:
+        return told
+    placed = [c for c in likely if PLACE.fullmatch(c.name)]
+    named = [label for label in told.labels if PLACE.fullmatch(label.name)]
+    placed = placed or [c for c in likely if any(are_alike(c, label) for label in named)]
+    finest = _finest_places(placed[0] if placed else max(likely, key=_size), likely, told.attributes, outline)
+    above, said = _places_above(finest, likely, told.attributes, outline)
+    places = [*sorted(above, key=_size), finest]
+    crossed = [c.name for c in likely if c not in places and not _is_plainly_crossed(c, finest)]
+    if not placed and crossed:
+        said.append(
+            f"whether places stand in '{finest.name}' or in '{crossed[0]}'; they are taken to stand in '{finest.name}'"
+        )
+    attributes = [c for c in told.attributes if c not in places]
+    return told._replace(places=places, attributes=attributes, ignored=[*told.ignored, *said])
+
+
+def _telling_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
+    """Return the keys that tell more than others, all as attributes, apart from labels and kinds of places."""
+    same = [c for c in columns if len(set(c.texts)) == 1 and rows > 1]
+    ignored = [c.left_out(f"says '{c.held[0]}' everywhere") for c in same]
     columns = [c for c in columns if len(set(c.texts)) > 1 or rows == 1]
     kinds = [c for c in columns if _kind_of_place(c, [o for o in columns if o is not c])]
-    ignored += [
-        f"column '{c.name}' says of which level a row is, as its keys do, and is left out" for c in kinds
-    ]
+    ignored += [c.left_out("says of which level a row is, as its keys do") for c in kinds]
     columns = [c for c in columns if c not in kinds]
     kept, said = without_labels(columns)
-    labels, columns = [c for c in columns if c not in kept], kept
-    ids = [c for c in columns if _numbers_rows(c, [o for o in columns if o is not c])]
-    ignored += said + [f"column '{c.name}' numbers the rows, and is left out" for c in ids]
-    columns = [c for c in columns if c not in ids]
-    if not columns:
-        return SortedKeys([], [], ignored, labels, kinds)
-    likely = _likely_places(columns, rows)
-    if not likely:
-        return SortedKeys([], columns, ignored, labels, kinds)
-    most = max(likely, key=lambda c: len(set(c.held)))
-    named = [c for c in likely if KEY.fullmatch(c.name)]
-    named_places = [c for c in labels if PLACE.fullmatch(c.name)]
-    placed = [c for c in likely if PLACE.fullmatch(c.name)]
-    placed = placed or [c for c in likely if any(are_alike(c, label) for label in named_places)]
-    finest = placed[0] if placed else most
+    ids = [c for c in kept if _numbers_rows(c, [o for o in kept if o is not c])]
+    ignored += said + [c.left_out("numbers the rows") for c in ids]
+    labels = [c for c in columns if c not in kept]
+    return SortedKeys([], [c for c in kept if c not in ids], ignored, labels, kinds)
 
-    def lies_in(fine: SeenColumn, coarse: SeenColumn) -> bool:
-        return _lies_within(fine, coarse) or _named_within(fine, coarse, columns)
 
-    under = [c for c in likely if lies_in(c, finest) and (c in named or len(set(finest.held)) > 1)]
-    finest = _finest(under, finest)
+def _size(column: SeenColumn) -> int:
+    return len(set(column.held))
+
+
+def _finest_places(
+    first: SeenColumn, likely: list[SeenColumn], columns: list[SeenColumn], outline: Sequence[str]
+) -> SeenColumn:
+    """Return the column of the smallest places within those of a first column."""
+    under = [
+        c for c in likely if _stands_in(c, first, columns) and (KEY.fullmatch(c.name) or _size(first) > 1)
+    ]
+    finest = _finest(under, first)
     for c in likely:
         finest = c if _indents(finest, c, outline) else finest
+    return finest
+
+
+def _places_above(
+    finest: SeenColumn, likely: list[SeenColumn], columns: list[SeenColumn], outline: Sequence[str]
+) -> tuple[list[SeenColumn], list[str]]:
+    """Return the columns of places in which the smallest ones lie, and a note where these may be an attribute's values."""
     others = [c for c in likely if c is not finest]
-    indented = [c for c in others if _indents(c, finest, outline) and not lies_in(finest, c)]
-    above = [c for c in others if c in indented or lies_in(finest, c)]
+    lying = [c for c in others if _stands_in(finest, c, columns)]
+    indented = [c for c in others if _indents(c, finest, outline) and c not in lying]
+    above = [c for c in others if c in indented or c in lying]
     above += [c for c in others if c not in above and any(_lies_within(each, c) for each in indented)]
-    ignored += [
+    return above, [
         f"'{finest.name}' is taken for places within those of '{c.name}', as other ones stand in each; if its values are of an "
         f"attribute, write `level` without it and level = {value_text(c.name)} in its entry, an [[attribute]] of its name and "
         'values, and its name in `attributes`; and unlisted = "unknown"'
         for c in indented[-1:]
     ]
-    places = [*sorted(above, key=lambda c: len(set(c.held))), finest]
-    crossed = [c.name for c in likely if c not in places and not _is_plainly_crossed(c, finest)]
-    if not placed and crossed:
-        ignored.append(
-            f"whether places stand in '{finest.name}' or in '{crossed[0]}'; they are taken to stand in '{finest.name}'"
-        )
-    return SortedKeys(places, [c for c in columns if c not in places], ignored, labels, kinds)
+
+
+def _stands_in(fine: SeenColumn, coarse: SeenColumn, columns: list[SeenColumn]) -> bool:
+    """Return True if the places of one column lie in those of another, by their rows or by their names."""
+    return _lies_within(fine, coarse) or _named_within(fine, coarse, columns)
 
 
 def _likely_places(columns: list[SeenColumn], rows: int) -> list[SeenColumn]:

@@ -166,9 +166,7 @@ def without_status(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[str
             if shown and hidden and not shown & {*hidden} and comb(len(other.texts), len(hidden)) > 1000:
                 left.append(column)
                 says = " or ".join(f"'{flag}'" for flag in dict.fromkeys(hidden))
-                said.append(
-                    f"column '{column.name}' says {says} where '{other.name}' is hidden, and is left out"
-                )
+                said.append(column.left_out(f"says {says} where '{other.name}' is hidden"))
                 break
     return [column for column in values if all(column is not each for each in left)], said
 

@@ -55,7 +55,7 @@ def without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[st
                 if left is code
                 else "names what the other keys say"
             )
-            ignored.append(f"column '{left.name}' {why}, and is left out")
+            ignored.append(left.left_out(why))
     return kept, ignored
 
 
@@ -160,7 +160,7 @@ def by_nested_codes(seen: Sequence[SeenTable]) -> list[SeenTable]:
 def _named_by(table: SeenTable, own: SeenColumn, other: SeenColumn) -> SeenTable:
     """Return a table in which another column of labels replaces the column of a place or an attribute."""
     ignored = [said for said in table.ignored if not said.startswith(f"column '{other.name}' ")]
-    ignored.append(f"column '{own.name}' names what the other keys say, and is left out")
+    ignored.append(own.left_out("names what the other keys say"))
     places, attributes = (
         [other if column is own else column for column in columns]
         for columns in (table.places, table.attributes)

@@ -66,7 +66,7 @@ def sorted_out(
     own = _Sheet(file, sheet, titles, headless)
     if counts_rows(every):
         table = own.sorted(every[1:])
-        said = f"column '{every[0].name}' numbers the rows, and is left out"
+        said = every[0].left_out("numbers the rows")
         return table and table._replace(ignored=[said, *table.ignored])
     roles = by_role(every)
     if not roles.values:
@@ -84,14 +84,12 @@ def _without_numbering(every: list[SeenColumn], roles: Roles) -> _Sorted:
     keys, values, ignored = one_value(roles.keys, roles.values)
     coded = [c for c in roles.values if c not in values and c not in keys]
     values, formal = without_formal([*keys, *coded], values)
-    ignored += [
-        f"column '{c.name}' numbers kinds of rows, as their keys tell them, and is left out" for c in formal
-    ]
+    ignored += [c.left_out("numbers kinds of rows, as their keys tell them") for c in formal]
     values, status = without_status(values)
     keys, values = with_numbered_keys(keys, roles.periods, values)
     values, numbered = without_numbers_of_rows(keys, values)
     ignored += status
-    ignored += [f"column '{c.name}' numbers the rows or their places, and is left out" for c in numbered]
+    ignored += [c.left_out("numbers the rows or their places") for c in numbered]
     keys, flags = without_flags(every, keys, values)
     return _Sorted(keys, values, [*coded, *formal, *numbered], [*roles.ignored, *ignored, *flags])
 
@@ -112,7 +110,12 @@ def _of_some_rows(
 def _of_all_rows(own: _Sheet, found: _Sorted, roles: Roles) -> SeenTable:
     """Return the table of all rows, with its keys sorted into places and attributes."""
     rows = len(found.values[0].texts)
-    ignored = [*found.ignored, *map(_said_of_period, roles.periods)]
+    ignored = [*found.ignored]
+    for period in roles.periods:
+        alike = len(set(period.held)) == 1
+        ignored.append(
+            period.left_out(f"says '{period.held[0]}' everywhere" if alike else "tells no rows apart")
+        )
     filled = _filled(found.keys, rows)
     blank = [key.name for key in found.keys if "" in key.texts or key is found.keys[0]]
     outline = blank if filled and _is_outline(found.keys) else []
@@ -135,12 +138,6 @@ def _of_all_rows(own: _Sheet, found: _Sorted, roles: Roles) -> SeenTable:
     )
 
 
-def _said_of_period(column: SeenColumn) -> str:
-    """Return a note on a column of periods that is left out."""
-    what = f"says '{column.held[0]}' everywhere" if len(set(column.held)) == 1 else "tells no rows apart"
-    return f"column '{column.name}' {what}, and is left out"
-
-
 def _with_totals(keys: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
     """Return the keys with blanks in place of words for totals, and notes."""
     keys = _parted(keys[0]) if len(keys) == 1 else keys
@@ -152,9 +149,7 @@ def _without_wholes(values: list[SeenColumn], titles: str) -> tuple[list[SeenCol
     beside = [c for c in values if BESIDE.fullmatch(c.name)] if len(values) > 1 else []
     if len(beside) == len(values) or summing(values, titles) in beside:
         return values, []
-    said = [
-        f"column '{c.name}' is what others are counted among, by its name, and is left out" for c in beside
-    ]
+    said = [c.left_out("is what others are counted among, by its name") for c in beside]
     return [c for c in values if c not in beside], said
 
 
@@ -247,5 +242,5 @@ def _with_named_totals(keys: list[SeenColumn]) -> tuple[list[SeenColumn], list[s
                 texts = [text * (text != named[0]) for text in column.texts]
                 found[at] = column._replace(texts=texts, blank=named[0])
                 left += [key] if len(set(key.texts)) == 2 else []
-    said = [f"column '{key.name}' says which rows are totals, and is left out" for key in left]
+    said = [key.left_out("says which rows are totals") for key in left]
     return [key for key, old in zip(found, keys) if all(old is not each for each in left)], said

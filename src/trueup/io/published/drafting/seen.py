@@ -79,6 +79,10 @@ class SeenColumn(NamedTuple):
         """Return the texts of the column that are not blank."""
         return [text for text in self.texts if text]
 
+    def left_out(self, why: str) -> str:
+        """Return a note that a spec leaves the column out."""
+        return f"column '{self.name}' {why}, and is left out"
+
 
 class SeenTable(NamedTuple):
     """A table in a published file or sheet, with its columns by role, its titles and its notes.
