@@ -18,6 +18,8 @@ nb_execution_mode = "off"
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"trueup {release}"
+html_sidebars = {"**": []}
+"""All pages are on one level, so that a sidebar would be empty and pictures small."""
 html_theme_options = {
     "show_prev_next": True,
     "navigation_with_keys": False,

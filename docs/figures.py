@@ -98,9 +98,9 @@ ABOUT_HOUSE = (
     "projections on arrays; noise; kernel; names and errors. The path of data goes up and down between "
     "the verbs and the records of model. A spec and a public list of places make a Problem. measure takes"
     " it with the confidential table, entropy and a charge to the ledger, and returns Measurements; "
-    "reconcile makes a Release of them, infer a Posterior, and report a page of any record. Measurements,"
-    " Release, Posterior and page go to the folder public. The confidential table, the ledger, and an "
-    "assessment of confidential counts stay inside."
+    "reconcile makes a Release of them, infer a Posterior, and report a page of any record. Measurements "
+    "and Release go with their report to the folder public, a Posterior with its own to another public "
+    "folder. The confidential table, the ledger, and an assessment of confidential counts stay inside."
 )
 
 
@@ -174,14 +174,14 @@ def path_of_data(whole: int, verbs: int, plans: int, model: int, disk: int) -> I
     yield box(246, plans + 4, 62, 26, "inside", "ledger")
     yield box(128, disk, 116, 56, "inside", "confidential", "table of counts", "or of records")
     yield box(250, disk, 92, 56, "public", "spec, places", "a TOML file,", "a public list")
-    yield box(350, disk, 304, 56, "public", "public/", *PUBLIC)
-    yield box(662, disk, 90, 56, "inside", "internal/", "log, key,", "assessment")
+    yield box(350, disk, 196, 56, "public", "public/", "noisy counts, released", "counts, their report")
+    yield box(554, disk, 100, 56, "public", "posterior", "tables, draws,", "its report")
+    yield box(662, disk, 90, 56, "inside", "internal/", "log, timings,", "assessment")
     yield from legend(8, disk)
 
 
-PUBLIC = ("noisy counts, released counts, posterior, report:", "may be published as it is")
 PUBLISHED = ("Measurements", "Release", "Posterior")
-"""Records that go to `public/`."""
+"""Records that may be published."""
 
 
 def legend(x: float, y: float) -> Iterator[str]:
@@ -371,17 +371,23 @@ def table_of_others() -> Iterator[str]:
             )
 
 
+TABLES = {
+    "architecture.md": {"folders": table_of_folders},
+    "which-method.md": {"methods": table_of_methods, "others": table_of_others},
+}
+"""Tables of the pages by the comment before each; `<!-- end -->` stands behind it."""
+
+
 def made() -> dict[Path, str]:
-    """Return the text of every file that this script writes; of pages, all but the tables between two comments stays."""
-    tables = {"folders": table_of_folders, "methods": table_of_methods, "others": table_of_others}
-    pages = {DOCS / name: (DOCS / name).read_text() for name in ("architecture.md", "which-method.md")}
-    for name, rows in tables.items():
-        mark = re.compile(f"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        new = "\n".join(rows()) + "\n"
-        pages = {
-            path: mark.sub(lambda found, new=new: found[1] + new + found[2], page)
-            for path, page in pages.items()
-        }
+    """Return the text of every file that this script writes: of pages, tables change and all else stays."""
+    pages = {DOCS / name: (DOCS / name).read_text() for name in TABLES}
+    for name, tables in TABLES.items():
+        for mark, rows in tables.items():
+            before, found, rest = pages[DOCS / name].partition(f"<!-- {mark} -->\n")
+            _, end, after = rest.partition("<!-- end -->")
+            if not (found and end):
+                raise ValueError(f"{name} has no lines '<!-- {mark} -->' and '<!-- end -->' for its table")
+            pages[DOCS / name] = "".join([before, found, *(f"{line}\n" for line in rows()), end, after])
     return {DOCS / "architecture.svg": house(), DOCS / "which-method.svg": choice()} | pages
 
 
