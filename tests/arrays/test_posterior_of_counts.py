@@ -82,7 +82,7 @@ def test_tables_of_a_usual_size_are_drawn(rng):
     ("more", "error", "said"),
     [
         ({"sums": [-1]}, InfeasibleError, "row 0 of A"),
-        ({"laws": continuous_laplace(1)}, SpecError, "not equalities"),
+        ({"laws": continuous_laplace(1)}, SpecError, "no equalities"),
         ({"laws": [LAW, None]}, SpecError, "has no noise"),
         ({"laws": [LAW, Exact()]}, SpecError, "has no noise"),
         ({"upper": 1, "sums": [7]}, InfeasibleError, "row 0 of A"),

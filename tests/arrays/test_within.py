@@ -191,8 +191,8 @@ def test_the_loss_is_charged_before_anything_is_drawn():
 @pytest.mark.parametrize(
     ("x", "rules", "error", "why"),
     [
-        ([3, 0], {"lower": 0, "upper": 2}, DataError, "break a rule of the set"),
-        ([3, 0], {"R": [[1, -4]], "least": [4]}, DataError, "break a rule of the set"),
+        ([3, 0], {"lower": 0, "upper": 2}, DataError, "break a rule of the feasible set"),
+        ([3, 0], {"R": [[1, -4]], "least": [4]}, DataError, "break a rule of the feasible set"),
         ([0.5], {"lower": 0}, DataError, "whole"),
         ([2, 2], {"lower": 2, "upper": 2}, PrivacyError, "one table"),
         ([2, 2], {"A": [[1, 0.5]]}, SpecError, "not whole"),

@@ -127,7 +127,7 @@ BAD = [
      lambda: behind_tree([3, 4, 0, 1], ReleasedMultinomial(), leave_out="state")),
     ("released counts of a tree far from what the prior allows", InfeasibleError, "near the released ones",
      lambda: behind_tree([300, 4, 0, 1], ReleasedMultinomial(prior={"name": "bounded", "upper": 9}))),  # pyright: ignore[reportArgumentType]
-    ("releases that are mixed", SpecError, "no mixed releases",
+    ("releases that are mixed", SpecError, "exactly one noisy value of each part",
      lambda: behind([3, 4], ReleasedMultinomial(), headers=[noisy()[0], noisy()[1], noisy()[1]])),
     ("measurements where released counts are needed", SpecError, "needed: a release",
      lambda: parts(noisy(), [[9], [4, 5]], ReleasedMultinomial())),

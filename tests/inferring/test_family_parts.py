@@ -145,7 +145,7 @@ def test_draws_of_a_part_are_those_of_longer_chains(measured, monkeypatch):
 
 def test_what_is_not_drawn_by_parts_is_refused(measured, tmp_path, monkeypatch):
     flat = measured.spec.model_copy(update={"infer": {"method": "family-moves", "prior": {"name": "flat"}}})
-    with pytest.raises(SpecError, match="prior is flat"):
+    with pytest.raises(SpecError, match="not a flat or given one"):
         written(measured, tmp_path / "out", spec=flat)
     monkeypatch.setattr(family_parts, "MOST_CELLS", 5)
     with pytest.raises(SpecError, match="at most 5 cells"):

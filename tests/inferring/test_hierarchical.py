@@ -236,14 +236,14 @@ def test_points_far_from_the_mode_are_solved_with_tilts_of_their_own(level):
 
 def test_points_beyond_the_tolerance_fall_back_to_the_mode_and_say_so(rng, monkeypatch):
     measured = noisy(CELLS, from_the_prior(CELLS, rng), laplace_tree(CELLS), rng)
-    assert "more than the tolerance" not in posterior_of(CELLS, measured).promise
+    assert "omit more probability than allowed" not in posterior_of(CELLS, measured).promise
     at = Spread.at
     monkeypatch.setattr(hierarchical, "NOTICED_SHIFT_SDS", 0.0)  # every parameter is to be integrated over
     monkeypatch.setattr(Spread, "at", lambda self, theta: at(self, theta)._replace(dropped=1.0))
     posterior = posterior_of(CELLS, measured)
     record = posterior.drawn.stats["prior"]
     assert (record["integrated"], record["points"], record["pareto_k"]) == ([], 1, None)
-    assert any("more than the tolerance" in doubt for doubt in record["doubts"])
+    assert any("omit more probability than allowed" in doubt for doubt in record["doubts"])
     assert any("log concentration of state" in doubt for doubt in record["doubts"])
     assert all(doubt in posterior.promise for doubt in record["doubts"])
 
@@ -263,7 +263,7 @@ def test_tables_that_would_be_too_wide_are_no_fault_of_the_law(prior, rng, monke
     [
         (lambda rng: -2.0 * np.log((np.arange(64) + 0.5) / 64), True, "Pareto's k"),
         (lambda rng: rng.normal(0, 0.1, 16), True, "too few"),
-        (lambda rng: rng.normal(0, 0.1, 64), False, "settled"),
+        (lambda rng: rng.normal(0, 0.1, 64), False, "converged"),
         (lambda rng: rng.normal(0, 0.1, 64), True, None),
     ],
 )

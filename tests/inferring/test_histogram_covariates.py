@@ -250,7 +250,10 @@ def test_a_spec_names_columns_of_places_and_the_record_their_coefficients(tmp_pa
         ({"covariates": [[1.0, 1.0, 1.0]]}, "same everywhere"),
         ({"covariates": [[1.0, 2.0]]}, "one value for each of 3"),
         ({"shares": [0.0, 0.0, 0.0]}, "all 0"),
-        ({"covariates": [[1.0, 2.0, 0.5]], "total": {"name": "poisson", "mean": 9}}, "total is flat"),
+        (
+            {"covariates": [[1.0, 2.0, 0.5]], "total": {"name": "poisson", "mean": 9}},
+            "only a flat prior of the total",
+        ),
         ({"covariates": [[1.0, 2.0, 0.5]], "concentrations": [1.0, 2.0]}, "none where concentrations"),
     ],
 )
@@ -267,5 +270,5 @@ def test_a_table_without_places_has_no_public_numbers_of_them(rng):
     laws = {Margin("all", kind): GAUSSIAN("4") for kind in (("a",), ("b",), ("a", "b"))}
     measured = noisy(cells, np.ones(9, int), laws, rng)
     method = HistogramGibbs(prior=Hierarchical(covariates=((1.0, 2.0, 3.0),)))
-    with pytest.raises(SpecError, match="public numbers of places, and the table has none"):
+    with pytest.raises(SpecError, match="public numbers of places, and the table has no places"):
         infer(measured, method, spec=Constraints(cells, tuple(laws)))

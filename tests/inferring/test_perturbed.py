@@ -283,4 +283,4 @@ def test_under_a_flat_prior_they_do_not_and_the_record_says_so(data_dir):
     held, claim = held_and_claimed(posterior, cells, counts, Margin("block"))
     print(f"flat: {held:.3f} / {claim:.3f}")
     assert held < claim - 0.1
-    assert "claimed .971 held .793" in posterior.promise
+    assert "claimed .971 contained .793" in posterior.promise

@@ -143,7 +143,7 @@ def test_mixed_releases_and_measurements_are_refused():
         infer(release.measurements, ReleasedMultinomial(), spec=constraints)
     twice = [Measured("q", Margin("all"), ONE), *[Measured("q", Margin("area"), ONE)] * 2]
     constraints, release = released([8, 5], headers=twice)
-    with pytest.raises(SpecError, match="mixed"):
+    with pytest.raises(SpecError, match="exactly one noisy value"):
         infer(release, ReleasedMultinomial(), spec=constraints)
 
 

@@ -282,4 +282,4 @@ def test_sums_of_many_counts_under_a_flat_prior_come_with_a_doubt(values, prior,
     headers = [Measured(str(m), m, DiscreteLaplace(Fraction(1, 2))) for m in margins]
     given = {"name": prior, "mean": 3} if prior == "poisson" else prior
     doubt = LatticeMoves(prior=given).doubt(Constraints(cells, margins), headers)
-    assert (doubt is not None and "sums of them are drawn too far up" in doubt) == said
+    assert (doubt is not None and "sums of many small counts too large" in doubt) == said

@@ -236,9 +236,9 @@ def test_trees_that_no_grids_hold_are_drawn_by_chains(rng, no_grids):
     measured = noisy(cells, truth, laplace_tree(cells, "1/20"), rng)
     posterior = infer(measured, TreeExact(tier="approximate"), spec=tree_constraints(cells), draws=200)
     assert posterior.drawn.stats["chains_of"] == "histogram-gibbs"
-    assert "under its prior" in posterior.promise
+    assert "under whose prior" in posterior.promise
     weak = posterior.drawn.stats["largest_r_hat"] > tree_approximate.WEAK_R_HAT
-    assert ("These chains are weak" in posterior.promise) == weak
+    assert ("These chains agree poorly" in posterior.promise) == weak
     low, high = (posterior.summary(Margin("nation"))[name][0] for name in ("low", "high"))
     assert low - 200 < truth.sum() < high + 200
 
@@ -248,7 +248,7 @@ def test_chains_that_disagree_are_called_weak(rng, no_grids, monkeypatch):
     cells = states([3, 4])
     measured = noisy(cells, rng.poisson(40, cells.n), laplace_tree(cells, "1/20"), rng)
     posterior = infer(measured, TreeExact(tier="approximate"), spec=tree_constraints(cells), draws=20)
-    assert "These chains are weak" in posterior.promise
+    assert "These chains agree poorly" in posterior.promise
 
 
 def test_a_tree_that_neither_grids_nor_chains_take_is_refused(rng, no_grids):

@@ -89,7 +89,7 @@ RING = [("sex", "age"), ("age", "month"), ("sex", "month")]
     ("said", "more"),
     [
         (
-            "ring",
+            "cycle",
             {
                 "queries": [
                     {"name": " and ".join(pair), "attributes": list(pair), "epsilon": {"region": "1"}}

@@ -171,12 +171,15 @@ def _moves(A: Matrix, moves: Matrix | None) -> Integers:
     changed = (matrix_rows(A, n, "A") @ given.T != 0).any() or (given != np.rint(given)).any()
     if changed or len(given) != lattice.dimension or (np.abs(given) >= MAX_JUMP_SCALE).any():
         raise SpecError(
-            "the moves are not a basis of the tables with A v = 0",
-            needed=f"{lattice.dimension} linearly independent vectors v of whole numbers with A v = 0",
+            "the rows of `moves` are not a basis of the whole-number vectors v with A v = 0",
+            needed=f"{lattice.dimension} linearly independent rows v of whole numbers with A v = 0",
+            remedy="leave out `moves`: a basis is then computed",
         )
     if index(whole := given.astype(np.int64)) != 1:
         raise SpecError(
-            "these moves do not connect all tables", needed="a basis of all whole vectors v with A v = 0"
+            "sums of the rows of `moves` do not reach every whole-number vector v with A v = 0",
+            needed="a basis of all these vectors",
+            remedy="leave out `moves`: a basis is then computed",
         )
     return whole
 

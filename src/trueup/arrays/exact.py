@@ -107,7 +107,10 @@ def real_vector(
         )
     given = given if where is None else np.where(where, given, 0.0)
     if np.isnan(given).any() or not (infinite or np.isfinite(given).all()):
-        raise SpecError(f"{what} are not all finite", needed="numbers" if infinite else "finite numbers")
+        raise SpecError(
+            f"{what} are not all {'numbers' if infinite else 'finite'}",
+            needed="numbers, not NaN" if infinite else "finite numbers",
+        )
     if (np.abs(given) >= MAX_FINITE_REAL).any() and not infinite:
         raise SpecError(
             f"{what} are beyond {MAX_FINITE_REAL:g} in size",
@@ -132,7 +135,7 @@ def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
     except (TypeError, ValueError, OverflowError):
         raise SpecError(f"{what} is not a matrix of numbers", needed=f"rows of {n} numbers each") from None
     if rows.shape[1] != n:
-        raise SpecError(f"{what} has {rows.shape[1]} columns", needed=f"one for each of {n} cells")
+        raise SpecError(f"{what} has {rows.shape[1]} columns", needed=f"one column for each of {n} cells")
     if not (np.abs(rows.data) < MAX_FINITE_REAL).all():
         raise SpecError(
             f"{what} holds a number that is not finite, or beyond {MAX_FINITE_REAL:g}",

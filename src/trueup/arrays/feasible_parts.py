@@ -97,7 +97,9 @@ class Rules:
     def check(self, x: Integers) -> None:
         """Refuse counts that break a rule of the feasible set."""
         if x.size != self.low.size or (self.kept @ x != self.sums).any() or not self.hold(x[None])[0]:
-            raise DataError("the counts break a rule of the set", needed="counts that obey every rule")
+            raise DataError(
+                "the counts break a rule of the feasible set", needed="counts that obey every rule"
+            )
 
     def hold(self, y: Integers) -> NDArray[np.bool_]:
         """Return a mask of the vectors of counts `(k, n)` that satisfy the bounds and inequalities."""
@@ -277,8 +279,8 @@ def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bound
     if (seconds := tries * sum(choice.seconds for _, choice in bound.pieces)) > slowest:
         raise SpecError(
             f"drawing a part of {cells.size} cells may take {seconds:.2g} s where its counts lie at their bounds",
-            needed=f"at most {slowest:g} s: a larger epsilon, bounds on both sides of few cells, or smaller parts",
-            remedy="use noise without the rules, then project the noisy counts onto them",
+            needed=f"at most {slowest:g} s, the value of `slowest`",
+            remedy="give a larger epsilon or `slowest`; or use noise without the rules, then project the noisy counts onto them",
         )
 
     def draw(x: Integers, count: int, words: Words) -> Integers:

@@ -143,7 +143,8 @@ def posterior_of_counts(
     refusals = [method.refuses(constraints, headers) for method in methods]
     if all(refusals):
         raise SpecError(
-            refusals[-1] or "", needed="a discrete law for each count, such as discrete_laplace(1)"
+            f"no method can draw these counts: {refusals[-1]}",
+            needed="a discrete law for each count, such as discrete_laplace(1)",
         )
     method = methods[refusals.index(None)]
     found = method.apply(method.prepare(constraints, headers), z[order], draws, rng, lambda done, of: None)

@@ -93,7 +93,8 @@ def law_keeping(
     (LatticeLaplace(epsilon=Fraction(1, 4)), 2, Fraction(1, 2))
     """
     if (epsilon is None) == (rho is None):
-        raise SpecError("epsilon and rho are both given, or neither", needed="either epsilon or rho")
+        given = "neither epsilon nor rho is given" if rho is None else "both epsilon and rho are given"
+        raise SpecError(given, needed="either epsilon or rho")
     if norm not in ("l1", "l2"):
         raise SpecError(f"the norm is {norm!r}", needed="'l1' or 'l2'")
     law: LatticeLaw

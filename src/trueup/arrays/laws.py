@@ -160,7 +160,8 @@ def each_law(laws: Laws, n: int) -> list[Law | None]:
 
 def _one_variance(rho: Number | None, sensitivity: Number, sigma2: Number | None) -> Fraction:
     if (rho is None) == (sigma2 is None):
-        raise SpecError("rho and sigma2 are both given, or neither", needed="either rho or sigma2")
+        given = "neither rho nor sigma2 is given" if rho is None else "both rho and sigma2 are given"
+        raise SpecError(given, needed="either rho or sigma2")
     if sigma2 is not None:
         return exact_number(sigma2, "sigma2")
     assert rho is not None

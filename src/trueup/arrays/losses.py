@@ -194,5 +194,5 @@ def _delta(value: Number) -> Fraction:
     except SpecError:
         delta = Fraction(0)
     if not 0 < delta < 1:
-        raise SpecError("delta is not between zero and one", needed="a delta such as 1e-10")
+        raise SpecError(f"delta = {value}", needed="a number between 0 and 1, such as 1e-10")
     return delta

@@ -218,7 +218,7 @@ def _limits_of_cells(low: Limit, high: Limit, size: int, names: tuple[str, str])
     beyond = (ends[0] == np.inf).any() or (ends[1] == -np.inf).any()
     if beyond or (ends[0] > ends[1]).any():
         raise SpecError(
-            f"{' and '.join(names)} leave no number for some entry",
+            f"no number lies between {' and '.join(names)} for some entry",
             needed="each lower limit at most its upper one, below inf and above -inf",
         )
     return ends[0], ends[1]

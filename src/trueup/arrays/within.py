@@ -117,7 +117,9 @@ class NoiseWithin:
     def draw(self, x: Integers, count: int, words: Words) -> Integers:
         """Draw noisy counts `(count, n)` in the feasible set, or raise DataError if x is outside."""
         if not self._rules.hold(x[None])[0]:
-            raise DataError("the counts break a rule of the set", needed="counts that obey every rule")
+            raise DataError(
+                "the counts break a rule of the feasible set", needed="counts that obey every rule"
+            )
         out = np.empty((count, x.size), np.int64)
         for part in self.parts:
             out[:, part.cells] = part.draw(x[part.cells], count, words)

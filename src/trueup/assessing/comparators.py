@@ -208,8 +208,8 @@ def _rate(given: Mapping[str, Any]) -> float:
         rate = np.nan
     if set(given) != {"rate"} or not 0 < rate <= 1:
         raise SpecError(
-            "comparator 'swapping' is not given one valid rate",
-            needed="a rate above 0 and at most 1, such as swapping:rate=0.05",
+            f"comparator 'swapping' is given {', '.join(f'{k} = {v!r}' for k, v in given.items()) or 'no rate'}",
+            needed="one rate above 0 and at most 1, such as swapping:rate=0.05",
         )
     return rate
 

@@ -126,7 +126,7 @@ def _bias_sentence(row: Mapping, limit: float) -> str:
 
 def _coverage_sentence(row: Mapping, claimed: float) -> str:
     return (
-        f"Intervals '{row['about']}' of method '{row['method']}' at {row['budget']}: {_where(row)} they hold the true "
+        f"Intervals '{row['about']}' of method '{row['method']}' at {row['budget']}: {_where(row)} they contain the true "
         f"count in {100 * row['value']:.1f} % of cases (Monte Carlo error {to_digits(100 * row['mc_error'], 2)} points), and "
         f"claim {100 * claimed:g} %."
     )

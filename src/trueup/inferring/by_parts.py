@@ -272,11 +272,11 @@ def _refuse_family(chosen: FamilyMoves, constraints: Constraints, used: Measurem
     """Refuse families of tables that can only be inferred in memory."""
     added = (h.groups is None and (h.exact or (h.law.additive and not h.law.joint)) for h in used.headers)
     if not isinstance(chosen.prior, Hierarchical) or chosen.prior.concentrations:
-        why = "the prior is flat or has given concentrations, and parts learn theirs"
+        why = "only the prior with estimated concentrations is possible, not a flat or given one"
     elif family_cells(constraints).joint is not None:
-        why = "the tables form a ring, which is drawn as sums of its joint table"
+        why = "their shared attributes form a cycle (as in a x b, b x c, c x a), so all places are drawn together"
     elif not all(added):
-        why = "some counts of a table alone are measured, or with a law other than added noise"
+        why = "only some counts of a table are measured, or their noise is not added independently"
     else:
         return
     raise SpecError(

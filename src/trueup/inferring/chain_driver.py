@@ -215,8 +215,8 @@ def out_of_time(method: str, sweeps: int, deadline: Deadline, remedy: str) -> Co
 def chains_too_short(sweeps: int, found: Mapping[str, Any], remedy: str) -> str:
     """Return the reason, as text, for refusing a run of Markov chains that is too short."""
     return (
-        f"after {sweeps:,} sweeps R-hat is {found['largest_r_hat']:.3f} (at most {found['r_hat_allowed']:.3f} is asked for) "
-        f"and the smallest effective size {found['smallest_ess']:.0f} (at least {MIN_EFFECTIVE_SIZE:.0f})"
+        f"after {sweeps:,} sweeps R-hat is {found['largest_r_hat']:.3f} (at most {found['r_hat_allowed']:.3f} is allowed) "
+        f"and the smallest effective size {found['smallest_ess']:.0f} (at least {MIN_EFFECTIVE_SIZE:.0f} is needed)"
         f"{_short(found)}; {remedy}"
     )
 
@@ -226,13 +226,13 @@ def not_converged(chains: int, sweeps: int, found: Mapping[str, Any]) -> str:
     return (
         f"Tier 'approximate': {chains} Markov chains of {sweeps:,} sweeps that have not converged (largest R-hat "
         f"{found['largest_r_hat']:.2f}, smallest effective size {found['smallest_ess']:.0f}{_short(found)}): "
-        "intervals are rough, and other seeds would move them."
+        "intervals are rough, and would differ with another seed."
     )
 
 
 def _short(found: Mapping[str, Any]) -> str:
     short = found.get("counts_that_fall_short", 0)
-    return f"; {short:,} of {found['watched']:,} counts fall short" if short else ""
+    return f"; {short:,} of {found['watched']:,} counts fail these limits" if short else ""
 
 
 @dataclass

@@ -49,10 +49,10 @@ SECONDS_BETWEEN_INTERRUPT_CHECKS = 0.2
 def refuses_settings(prior: Hierarchical, of: str, chains: int = 2) -> str | None:
     """Return why a prior's settings or the number of chains are unsuitable, or None if they are suitable."""
     if prior.total.name != "flat":
-        return "its total is flat, and the prior says another one"
+        return "it supports only a flat prior of the total"
     if len(prior.concentrations) not in (0, 2):
-        return f"it takes two concentrations: of totals and of {of}"
-    return "it compares chains, so it takes two or more" if chains < 2 else None
+        return f"it needs two concentrations: one of totals and one of {of}"
+    return "it compares chains, so it needs two or more" if chains < 2 else None
 
 
 class OutOfTimeError(Exception):

@@ -91,7 +91,7 @@ class FamilyMoves(InferenceMethod):
 
     name: ClassVar[str] = "family-moves"
     title: ClassVar[str] = (
-        "several tables without their full cross: Markov chains that move records through all of them"
+        "several tables that share margins: Markov chains whose moves change all tables together"
     )
     structures: ClassVar[frozenset[str]] = frozenset({"family"})
     priors: ClassVar[tuple[type, ...]] = (Flat, Hierarchical)
@@ -101,24 +101,24 @@ class FamilyMoves(InferenceMethod):
         prior, joint = self.prior, family_cells(constraints).joint
         if joint is not None and (size := constraints.cells.size(joint)) > MOST_JOINT:
             return (
-                f"a ring of tables is drawn with the joint table that closes it, '{joint}' of {size:,} cells, which nothing "
-                f"measures; chains take at most {MOST_JOINT:,}"
+                f"the shared attributes form a cycle, which needs the joint table '{joint}' of {size:,} cells; at most "
+                f"{MOST_JOINT:,} are possible"
             )
         if constraints.bounds:
-            return "it keeps no bounds on a family of tables"
+            return "it cannot keep bounds on several tables that share margins"
         if not _nested(constraints):
-            return "it keeps nested invariants alone"
+            return "it can keep only invariants that are nested"
         if not constraints.nonnegative:
-            return "it draws counts of 0 and more"
+            return "it draws no negative counts"
         if unknown := [h.law.name for h in headers if not h.exact and h.law.form is None]:
-            return f"law '{unknown[0]}' does not factor over cells"
+            return f"under the law '{unknown[0]}' the noise of one count depends on other counts"
         if isinstance(prior, Hierarchical):
             if prior.shares != "uniform" or prior.covariates or prior.total.name != "flat":
-                return "of the prior's parameters it takes concentrations alone"
+                return "it supports no parameter of the prior except concentrations"
             steps = FamilyWalk.of(closed_constraints(constraints), headers).steps
             if len(prior.concentrations) not in (0, steps):
-                return f"it takes {steps} concentrations, one for each step from level to level and to values, table by table"
-        return "it compares chains, so it takes two or more" if self.chains < 2 else None
+                return f"it needs {steps} concentrations: for each table, one for each step to a lower level and to values"
+        return "it compares chains, so it needs two or more" if self.chains < 2 else None
 
     def doubt(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Return a warning on sums over values if the prior divides places separately by value, else None."""

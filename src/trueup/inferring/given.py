@@ -149,7 +149,7 @@ def values_for(
     if why := method.refuses_release(source.method):
         raise SpecError(
             f"method '{method.name}' does not fit: {why}",
-            remedy="give it the parameters with which the counts were released, or use the measurements",
+            remedy="give the method and parameters of the release if this method has them, else use the measurements",
         )
     if within is not None:
         raise SpecError(
@@ -220,10 +220,10 @@ def prior_instead(
 def _why(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> tuple[str, str]:
     """Return why a method does not support the hierarchical prior, once as a short text and once in full."""
     if method.released:
-        return "released counts alone are known here, not the noisy ones that would tell more", ""
+        return "only released counts are known here, and the noisy counts would tell more", ""
     if any(not header.law.additive for header in measured.headers):
         few = values_of_a_class(constraints.cells, measured.headers) < VALUES_A_CLASS
-        why = f"fewer than {VALUES_A_CLASS} values of each combination of attributes are published, too few to learn more from"
+        why = f"fewer than {VALUES_A_CLASS} values of each combination of attributes are published, too few to estimate a prior"
         return (why if few else f"the method '{method.name}' estimates no prior"), ""
     # The method may be another, and these are slow to import.
     from trueup.inferring.histogram_gibbs import HistogramGibbs
@@ -232,8 +232,8 @@ def _why(method: InferenceMethod, constraints: Constraints, measured: Measuremen
     misfits = {k.name: inference_misfit(k(), constraints, measured) for k in (TreeExact, HistogramGibbs)}
     if all(misfits.values()):
         reason = "; ".join(f"'{name}' does not fit: {misfit}" for name, misfit in misfits.items())
-        return "the methods that learn more from the noisy values do not fit these tables", reason
-    return f"the method '{method.name}' learns no more from the noisy values", ""
+        return "the methods that estimate the hierarchical prior do not fit these tables", reason
+    return f"the method '{method.name}' does not estimate the hierarchical prior", ""
 
 
 def measured_once(measured: Measurements) -> tuple[Measurements, int]:

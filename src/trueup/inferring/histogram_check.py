@@ -70,9 +70,9 @@ class Agreement:
     def text(self) -> str:
         """Return the comparison as text."""
         if not self.places:
-            return "It was not held against chains of single places."
+            return "It was not compared with separate chains on single places."
         return (
-            f"Against chains on {self.places} random places alone, with the rest as a normal law: "
+            f"Compared with separate chains on {self.places} random places, given a normal law of all others: "
             f"posterior means of the lowest places' totals differ by {self.totals:.2f} posterior standard deviations "
             f"(root mean square; {self.largest:.2f} at most), those of their cells by {self.cells:.2f}."
         )

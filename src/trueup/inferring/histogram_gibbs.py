@@ -83,11 +83,11 @@ MAX_CHECKED_PLACES = 30
 """Places whose posterior the approximate tier is held against chains of their own, at most."""
 CHECKPOINT_SECONDS = 300.0
 """Seconds that a run is predicted to take from which on it leaves checkpoints."""
-LONGER = "allow more minutes, take the tier 'approximate', or infer a place of its own"
+LONGER = "allow more minutes, give tier = 'approximate', or infer one place (`--within`)"
 """Remedy for chains that are too short."""
 BOUNDED_DOUBT = (
-    "Upper bounds on cells speak against large totals under this prior, in which places differ much: where noise is wide, totals "
-    "may lie below the truth."
+    "Under this prior, in which places differ much, upper bounds on cells make large totals improbable: where noise is wide, "
+    "totals may be too low."
 )
 BYTES_A_CELL = 60, 30
 """Bytes for each cell, and for each cell of a chain, above the draws: about what arrays of 16 cells a place take."""
@@ -142,9 +142,9 @@ class HistogramGibbs(InferenceMethod):
         wrong = refuses_settings(self.prior, "cells", self.chains)
         if wrong is None and constraints.structure() == "margins":
             if not self.prior.even:
-                return "shares and covariates are public numbers of places, and the table has none"
+                return "shares and covariates are public numbers of places, and the table has no places"
             if (laid := _as_places(constraints, headers)) is None:
-                return "without places it takes nested invariants, and an attribute that no recode and no condition names"
+                return "a table without places needs nested invariants, and an attribute that no recode or condition names"
             constraints, headers = laid.constraints, laid.headers
         return wrong or refuses_columns(constraints, headers)
 
@@ -452,7 +452,7 @@ class Plan:
 
     def refuse(self, deadline: Deadline) -> None:
         """Refuse a planned run that takes too long or does not fit in memory."""
-        other = 'take tier = "approximate", or ' if self.tier == "chains" else ""
+        other = 'give tier = "approximate", or ' if self.tier == "chains" else ""
         less = ask_for_less(self.walk.problem.cells.tree)
         refuse_forecast(self.text, self.shortest, self.memory, deadline, less, other)
 

@@ -369,7 +369,7 @@ class HistogramWalk:
         tried = self.directions * self.taken * len(self.states) // self.stages
         if left <= MAX_ROUNDED_SHARE * tried:
             return ""
-        return f"rounding left no mass in {left:,} of {tried:,} steps; infer a place of its own, or take 'lattice-moves'"
+        return f"rounding errors prevented {left:,} of {tried:,} steps; infer one place, or use method 'lattice-moves'"
 
     @property
     def margins(self) -> list[Margin]:

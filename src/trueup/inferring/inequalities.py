@@ -236,7 +236,7 @@ class LinearInequalities(InferenceMethod):
         if any(rule.level != last for rule in constraints.linear):
             return f"every linear rule must hold at single places of '{last}'"
         if any(rule.linear.sense == "==" for rule in constraints.linear):
-            return "it knows inequalities, not equalities"
+            return "it supports linear inequalities, but no equalities"
         if any(canonical(constraints.cells, b.margin) != finest for b in constraints.bounds):
             return f"every bound must be on the finest cells '{finest}'"
         unknown = {h.law.name for h in headers if not h.exact and kind_and_scale(h.law) is None}
@@ -300,7 +300,7 @@ class LinearInequalities(InferenceMethod):
         for done, place in enumerate(left):
             if deadline.passed:
                 remedy = "allow more `minutes`, relax a rule, or infer fewer places"
-                raise deadline.spent(self.name, f"chains at {done} of {len(left)} places", remedy)
+                raise deadline.spent(self.name, f"Markov chains at {done} of {len(left)} places", remedy)
             found, r_hat, ess = self._until_they_agree(
                 state,
                 [part[place] for part in problems],
@@ -317,9 +317,7 @@ class LinearInequalities(InferenceMethod):
         refused = ""
         if worst > R_HAT or least < ESS:
             names = ", ".join(stats["places_by_chain"][:3])
-            refused = (
-                f"the chains at {names} have R-hat {worst:.3f} and {least:.0f} effective draws; relax a rule"
-            )
+            refused = f"the Markov chains at {names} have R-hat {worst:.3f} and {least:.0f} effective draws; relax a rule"
         joined = np.stack([state.join(chains[:, c]) for c in range(self.chains)])
         # Real counts under linear inequalities are a convex set, whose inside steps along single coordinates connect; whole
         # ones need not be.

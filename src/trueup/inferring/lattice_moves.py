@@ -83,8 +83,8 @@ class LatticeMoves(InferenceMethod):
         """Return the reason why this method does not fit the laws or settings, or None."""
         unknown = [h.law for h in headers if not h.exact and h.law.form is None]
         if others := [law.name for law in unknown if not (law.joint and law.weighs and self.enumerate)]:  # pyright: ignore[reportAttributeAccessIssue]
-            return f"law '{others[0]}' does not factor over cells"
-        return "it compares chains, so it takes two or more" if self.chains < 2 else None
+            return f"under the law '{others[0]}' the noise of one count depends on other counts"
+        return "it compares chains, so it needs two or more" if self.chains < 2 else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> LinearProblem:
         """Return the problem with all constraints and laws written as rows."""
@@ -152,7 +152,7 @@ class LatticeMoves(InferenceMethod):
             judged = until_long_enough(engine, engine.first, draws, progress)
         except OutOfTimeError:
             raise out_of_time(self.name, walk.sweeps, deadline, REMEDY) from None
-        more = f"allow more sweeps, sweeps = {4 * self.sweeps} below [infer], or measure more"
+        more = f"allow more sweeps (sweeps = {4 * self.sweeps} under [infer]), or measure more"
         said = judged.told(self.chains, walk.sweeps, REMEDY if judged.late else more, judged.rough)
         stats = judged.stats(draws, self.chains, judged.rough)
         run = thinned(judged.run, draws)
@@ -193,7 +193,7 @@ class _Chains(OfWalk):
         """Return a longer run, with relaxed copies of stuck chains or more sweeps between draws."""
         walk, thin = self.walk, self.thin
         if thin > 1 and found["largest_r_hat"] > STUCK and walk.relax():
-            text, thin = "published sums leave moves little room; relaxed copies run beside them", 1
+            text, thin = "published sums allow few moves, so relaxed copies of the chains are added", 1
             seconds = walk.seconds * walk.sweeps_at_once
         else:
             thin = min(thin * min(max(math.ceil(MARGIN * self.lacks), 2), LEAP), self.longest)

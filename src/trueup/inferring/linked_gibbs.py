@@ -41,7 +41,7 @@ NEARLY, MORE = 2.0, 1.15
 """Times that a run is made longer at most, rather than begun anew with more steps; by how much more than seems to be needed."""
 HELPED, THINNER = 1.5, 8
 """Factor by which more steps must raise the smallest effective size, else draws lie further apart; so many times at most."""
-LONGER = "allow more minutes, or infer a place of its own (`--within`)"
+LONGER = "allow more minutes, or infer one place (`--within`)"
 """Remedy for chains that are too short."""
 
 

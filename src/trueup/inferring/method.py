@@ -26,25 +26,24 @@ Progress = Callable[[int, int], None]
 
 
 FLAT_DOUBT = (
-    "Under a flat prior all counts are as probable as each other, which the many small counts of published tables are "
-    "not, so that intervals may hold fewer of the true counts than they claim"
+    "A flat prior takes all counts as equally probable, but in published tables small counts are far more frequent, so that "
+    "intervals may contain fewer of the true counts than they claim"
 )
-FLAT_ROUNDED = ": on Rhode Island's blocks rounded to 10, those that claimed .971 held .793"
+FLAT_ROUNDED = ": on Rhode Island's blocks rounded to 10, those that claimed .971 contained .793"
 ROUNDINGS = ("rounded", "random-rounding")
 """Laws of which `FLAT_ROUNDED` is an example."""
 FLAT_OF_MANY = (
-    "Under a flat prior all tables are equally probable, which is not so of many small counts: sums of them are drawn too far "
-    "up, and their intervals hold fewer of the true sums than they claim. On a made-up table of 56 cells with 2,992 counts, "
-    "measured at epsilon 1/2, intervals of sums of 8 cells that claimed .91 held .79; margins of error of released sums held "
-    ".95."
+    "A flat prior takes all tables as equally probable, which makes sums of many small counts too large: their intervals may "
+    "contain fewer of the true sums than they claim. On a made-up table of 56 cells with 2,992 counts, measured at epsilon 1/2, "
+    "intervals of sums of 8 cells that claimed .91 contained .79; margins of error of released sums contained .95."
 )
 MANY_CELLS = 20
 """Finest cells from which `FLAT_OF_MANY` is said."""
 VALUES_A_CLASS = 50
 """Published values of each class from which an estimate may be taken as known; see `FEW_DOUBT`."""
 FEW_DOUBT = (
-    "The prior was estimated from few values of each class: on made-up tables of 4 places, intervals that claimed .974 held "
-    ".935 of the true counts, of 10 places .953 of .972, of 100 places .974 of .979."
+    "The prior was estimated from few published values of each combination of attributes. On made-up tables of 4 places, "
+    "intervals that claimed .974 contained .935 of the true counts; of 10 places, .953 (claimed .972); of 100, .974 (.979)."
 )
 
 

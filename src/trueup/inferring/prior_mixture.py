@@ -150,7 +150,7 @@ class PriorMixture:
                 *(
                     []
                     if estimate.settled
-                    else ["The search for the prior's parameters ended before it settled."]
+                    else ["The search for the prior's parameters ended before it converged."]
                 ),
                 *_names_held_at_mode(splits, estimate.matters & ~integrated),
             ],
@@ -158,11 +158,11 @@ class PriorMixture:
 
     def _doubts(self, k: float) -> list[str]:
         if self.beyond:
-            return ["Solutions about the mode of the prior's parameters drop more than the tolerance."]
+            return ["Solutions near the mode of the prior's parameters omit more probability than allowed."]
         if k > MAX_TRUSTED_PARETO_K:
             return [
                 f"Pareto's k of the weights of the prior's parameters is {k:.2f}, above {MAX_TRUSTED_PARETO_K}: "
-                "their uncertainty may not be integrated over well."
+                "their uncertainty may be poorly accounted for."
             ]
         if self.unsolved:
             return [

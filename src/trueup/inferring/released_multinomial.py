@@ -94,17 +94,17 @@ class ReleasedMultinomial(InferenceMethod):
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Return why the measurements do not fit this method, or None if they do."""
         if constraints.bounds or not constraints.nonnegative:
-            return "it knows no bounds other than zero"
+            return "it supports no bounds other than zero"
         if any(header.groups is not None for header in headers):
-            return "it needs margins that were measured whole"
+            return "it needs tables of which every count was measured"
         if any(header.law.joint for header in headers):
-            return "noise that adds up as it is drawn leaves no split to undo: the counts that were published are the noisy ones"
+            return "the noise was drawn so that counts add up, so the released counts are the noisy counts themselves"
         measured = [canonical(constraints.cells, h.margin) for h in headers]
         parts = [h for h, margin in zip(headers, measured) if margin == constraints.cells.finest]
         if constraints.structure() == "tree":
             why = self._refuses_tree(constraints, measured)
         elif len(parts) != 1 or len(headers) > 2:
-            why = "it needs one noisy version of the parts and at most one of the total: no mixed releases"
+            why = "it needs exactly one noisy value of each part, and at most one of the total"
         else:
             why = None
         return why or ("the parts are invariants" if parts[0].exact else None)
@@ -115,8 +115,7 @@ class ReleasedMultinomial(InferenceMethod):
         for margin in margins:
             if (times := measured.count(margin)) != 1:
                 return (
-                    f"of a tree it needs one noisy version or invariant of every level, and '{margin}' has {times or 'none'}; "
-                    "unmeasured counts are released from noisy ones below, which tie each split to the next "
+                    f"it needs exactly one noisy query or invariant of every level, and '{margin}' has {times or 'none'} "
                     "('tree-exact' uses the measurements, where they are public)"
                 )
         return None
@@ -128,12 +127,12 @@ class ReleasedMultinomial(InferenceMethod):
             return f"the counts were released by '{method.get('method')}', not by '{expected}'"
         for name in ("total", "empty", "ties" if self.release == "mode" else "algorithm"):
             if (released := method.get(name, self.__dataclass_fields__[name].default)) != getattr(self, name):
-                return f"they were released with {name} = {released!r}, not {getattr(self, name)!r}"
+                return f"the counts were released with {name} = {released!r}, not {getattr(self, name)!r}"
         if simulated := method.get("monte_carlo"):
-            return f"its law of summed noise was simulated (monte_carlo = {simulated}), and other draws give another release"
+            return f"the counts were released with simulated sums of noise (monte_carlo = {simulated}), which cannot be repeated"
         flat = {"name": "flat"}
         informed = [p for p in ("prior", "prior_total") if method.get(p, "flat") not in ("flat", flat)]
-        return f"they were released with a {informed[0]} of their own" if informed else None
+        return f"the counts were released with a `{informed[0]}` that is not flat" if informed else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State | TreeProblem:
         """Return the laws and cells of a single sum, or the problem of a tree."""

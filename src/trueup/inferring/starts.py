@@ -62,7 +62,7 @@ def start_near(state, values, problem: RowProblem, target: NDArray, deadline: De
         if found.status == 2:
             raise no_counts(state, values)
         raise ConvergenceError(
-            f"no table of {n:,} counts to start from was found in {seconds:.0f} s",
+            f"no table of {n:,} counts that satisfies all rules was found in {seconds:.0f} s",
             needed="fewer counts: some thousands at most where rules cross",
             remedy="infer one place or one table, or relax a rule; `trueup release` states standard errors for tables of any "
             "size",

@@ -77,10 +77,10 @@ WEAK_R_HAT = 1.2
 """Largest R-hat from which on chains are called weak."""
 ONE_COLUMN = (Attribute("counted", ("all",)),)
 PRIOR = (
-    "No grids hold the posterior under the prior of 'tree-exact'. These are draws of the chains of 'histogram-gibbs' under its "
-    "prior, in which the compositions of places vary around those of the places above them."
+    "Grids could not represent the posterior under the prior of 'tree-exact'. These draws are from the Markov chains of "
+    "'histogram-gibbs', under whose prior the composition of a place varies around that of the place above it."
 )
-WEAK = "These chains are weak: intervals are rough, and other seeds would move them."
+WEAK = "These chains agree poorly: intervals are rough, and would differ with another seed."
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,8 +210,8 @@ class ApproximateTree:
         grids = {"points": points, "moved_by_coarser_grids": moved}
         stats = {"draws": draws, "interrupted": False, "tier": "approximate", "grids": grids, **record}
         text = (
-            f"Tier 'approximate': messages on grids of {points:,} points; twice as coarse, they move no mean by more than "
-            f"{moved:.3f} of its standard deviation and a tenth of a count, and what is left is about a third of that."
+            f"Tier 'approximate': messages on grids of {points:,} points; grids twice as coarse change no mean by more than "
+            f"{moved:.3f} of its standard deviation plus a tenth of a count, and the error is about a third of that."
         )
         return Drawn(
             np.ascontiguousarray(counts)[None],

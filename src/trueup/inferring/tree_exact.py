@@ -87,7 +87,7 @@ class TreeExact(InferenceMethod):
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Return why the measurements do not fit (a law is no product over cells), or None if they do."""
         whole = [h.law.name for h in headers if not h.law.factors]
-        return f"law '{whole[0]}' does not factor over cells" if whole else None
+        return f"under the law '{whole[0]}' the noise of one count depends on other counts" if whole else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> TreeState:
         """Return the tree's problem, with laws, bounds and the prior assigned to its nodes."""
@@ -317,7 +317,7 @@ def refuse_endless(masses: NDArray) -> None:
     """Refuse marginals that contain an infinite or undefined number."""
     if not np.isfinite(masses).all():
         raise ConvergenceError(
-            "some probabilities are too small or too large for floating-point numbers",
+            "the posterior could not be computed: some probabilities are too small for floating-point numbers",
             remedy="give the prior's concentrations, or another prior",
         )
 

@@ -212,9 +212,9 @@ class WrittenHistogram(WantedTables):
         unused = cut.unused(cut.level)
         text = (
             f"By parts: tables of '{levels[cut.level]}' are draws of {above['sweeps']:,} sweeps of chains on the levels above "
-            f"and one below (largest R-hat {above['largest_r_hat']:.2f}), which leave {100 * unused:.2g} % of what is known of "
-            f"them unused; what is below each was drawn given these by a chain of its own, not required to have converged ("
-            f"{few:,} of {cut.cells.n:,} counts have an effective size below {MIN_LISTED_ESS:.0f} or half the draws)."
+            f"and one below (largest R-hat {above['largest_r_hat']:.2f}), which leave {100 * unused:.2g} % of the information on "
+            f"them unused; tables below each place were drawn given these by a separate chain, not required to have "
+            f"converged ({few:,} of {cut.cells.n:,} counts have an effective size below {MIN_LISTED_ESS:.0f} or half the draws)."
         )
         stats = {
             "tier": "approximate",
@@ -256,8 +256,8 @@ class WrittenFamily(WantedTables):
     def _written(self, folder: Path, draws: NDArray, above: dict) -> Drawn:
         cells, name = self.cut.cells, self.cut.cells.tree.levels[self.cut.level]
         text = (
-            f"By parts: tables down to '{name}' are draws of {above['sweeps']:,} sweeps of chains that know only sums of what "
-            f"was measured further down (largest R-hat {above['largest_r_hat']:.2f}); tables below each place were drawn given "
+            f"By parts: tables down to '{name}' are draws of {above['sweeps']:,} sweeps of chains that use only sums of the "
+            f"measurements further down (largest R-hat {above['largest_r_hat']:.2f}); tables below each place were drawn given "
             f"these and moved by {SWEEPS} sweeps of chains, not required to have converged."
         )
         stats = {"tier": "approximate", "draws": self.draws, "parts": len(self.cut.runs), "above": above}

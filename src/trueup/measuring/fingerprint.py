@@ -30,8 +30,9 @@ class Fingerprint:
         try:
             return {"key": self._key.hex(), "hmac-sha256": self._found.result()}
         except OSError as error:
+            named = f"'{error.filename}'" if error.filename else "a file of the data"
             raise DataError(
-                f"a file of the data cannot be read: {error.strerror or 'the system gives no reason'}",
+                f"{named} cannot be read: {error.strerror or 'the system gives no reason'}",
                 needed="files that trueup may read",
                 remedy="correct the path or the permissions, or give a copy that can be read",
             ) from None

@@ -246,7 +246,7 @@ def default(constraints: Constraints) -> Method:
             return method
     structure = constraints.structure()
     fitting = (kind() for kind in METHODS if structure in kind.structures)
-    if why := [f"'{method.name}' fits, but {misfit(method, constraints)}" for method in fitting]:
+    if why := [f"'{method.name}' cannot: {misfit(method, constraints)}" for method in fitting]:
         raise SpecError(f"no method of reconciliation keeps these constraints: {'; '.join(why)}")
     raise SpecError(
         "no method of reconciliation keeps these constraints",

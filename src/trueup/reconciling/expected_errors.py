@@ -91,7 +91,7 @@ class ErrorSimulation:
         cells, number = self.constraints.cells, populations(self.constraints.cells, work)
         local, places = self._places(headers, spec, work, rng)
         made = f"{number} populations" if number > 1 else "a population"
-        made += " drawn from what the measurements say"
+        made += " drawn given the measurements"
         try:
             drawn = drawn_populations(self.constraints, headers, values, number, rng, places)
         except TrueupError:

@@ -53,7 +53,7 @@ class FamilyTree(FromTheTop):
 
     name: ClassVar[str] = "family-tree"
     title: ClassVar[str] = (
-        "several tables without their full cross: least squares of all, then settled along a junction tree"
+        "several tables that share margins: joint least squares, then final tables along a junction tree"
     )
     structures: ClassVar[frozenset[str]] = frozenset({"family"})
     effort: ClassVar[int] = 8
@@ -122,12 +122,12 @@ class FamilyPlan:
     def __post_init__(self) -> None:
         if self.problem.joint is not None:
             raise SpecError(
-                "the tables form a ring, and their joint table must be fitted to all places together",
+                "the tables' shared attributes form a cycle (as in a x b, b x c, c x a), so no release by parts is possible",
                 remedy="give --engine memory",
             )
         if self.problem.constraints.bounds:
             raise SpecError(
-                "bounds on several tables are kept only if the release is made in memory",
+                "bounds on several tables that share margins cannot be kept in a release by parts",
                 remedy="give --engine memory",
             )
 

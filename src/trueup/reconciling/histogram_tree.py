@@ -127,7 +127,7 @@ class HistogramTree(FromTheTop):
 
     name: ClassVar[str] = "histogram-tree"
     title: ClassVar[str] = (
-        "histograms on a hierarchy: least squares in the ANOVA basis, then posterior means settled from the top"
+        "histograms on a hierarchy: least squares in the ANOVA basis, then final tables from the top down"
     )
     structures: ClassVar[frozenset[str]] = frozenset({"histogram", "margins"})
 

@@ -63,7 +63,9 @@ class JoinedTree(HistogramTree):
     """
 
     name: ClassVar[str] = "joined-tree"
-    title: ClassVar[str] = "two linked tables: households settled first, then persons within what these hold"
+    title: ClassVar[str] = (
+        "two linked tables: households first, then persons within the limits that households set"
+    )
     structures: ClassVar[frozenset[str]] = frozenset({"joined"})
 
     def refuses(self, constraints: Constraints) -> str | None:

@@ -80,7 +80,7 @@ class MarginsProjection(Method):
 
     def refuses(self, constraints: Constraints) -> str | None:
         """Return the reason why the method refuses bounds; None if there are none."""
-        return "it keeps no bounds on crossing margins" if constraints.bounds else None
+        return "it cannot keep bounds on crossing margins" if constraints.bounds else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> HistogramProblem:
         """Return the problem of the single place, prepared for least squares."""

@@ -55,8 +55,8 @@ class Multinomial(Method):
     def refuses(self, constraints: Constraints) -> str | None:
         """Return why the method cannot keep bounds or negative counts, or None if it can."""
         if constraints.bounds:
-            return "it knows invariants and structural zeros, but no other bounds"
-        return None if constraints.nonnegative else "it makes counts nonnegative"
+            return "it supports invariants and structural zeros, but no other bounds"
+        return None if constraints.nonnegative else "its counts are never negative"
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> EstimateLayout:
         """Return the layout of the tree with its measurements and priors."""

@@ -135,7 +135,7 @@ class TreeEquality(RoundedTreeMethod):
     def refuses(self, constraints: Constraints) -> str | None:
         """Return why the method cannot keep bounds or nonnegative counts, or None if it can."""
         if constraints.bounds:
-            return "it knows no bounds"
+            return "it supports no bounds"
         if self.integer and constraints.nonnegative:
             return "its counts may be negative: set nonnegative = false, or choose 'tree-topdown'"
         return None

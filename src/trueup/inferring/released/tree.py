@@ -347,10 +347,10 @@ def draw_tree(
         more = (
             "allow more `minutes`"
             if judged.late
-            else f"allow more sweeps, sweeps = {4 * sweeps} below [infer]"
+            else f"allow more sweeps: sweeps = {4 * sweeps} under [infer]"
         )
         refused = (
-            "R-hat {largest_r_hat:.3f} (at most {r_hat_allowed:.3f} is asked for), effective draws {smallest_ess:.0f} "
+            "R-hat {largest_r_hat:.3f} (at most {r_hat_allowed:.3f} is allowed), effective draws {smallest_ess:.0f} "
             "(at least {ess:.0f}) after {sweeps:,} sweeps; {more}"
         ).format(**found["record"], ess=AIMED_EFFECTIVE_SIZE, sweeps=chains.thin * kept, more=more)
     return Drawn(
