@@ -181,3 +181,10 @@ def test_zeros_do_not_make_sums_less_likely(law, chance):
     assert few.kept == many.kept == 9
     assert few.chance == pytest.approx(chance**9)
     assert many.chance < few.chance / 2
+
+
+def test_noise_that_is_too_wide_to_tabulate_tells_nothing():
+    law = 'name = "gaussian", sigma2 = "1000000000000"'
+    measured = _read(law, _with_totals(_true(np.random.default_rng(2), 9, ["tree"])), ["tree"])
+    assert sums_kept(measured, ["gaussian"]) == (0, 1.0)
+    assert not _warned(measured)

@@ -108,7 +108,7 @@ def sums_kept(measured: Measurements, laws: Sequence[str], *, shown: bool = Fals
 def _shown_with_errors(measured: Measurements, laws: Sequence[str]) -> tuple[dict[Margin, _Shown], Reals]:
     """Return the published numbers of each margin, and the rows `(rows, circle)` of the likelihoods of their errors."""
     found: dict[Margin, _Shown] = {}
-    tables, used = [np.zeros((0, 1))], 0
+    tables, used = [np.ones((1, 1))], 1  # a row that stands for any error, of which no chance is computed
     for header, values, margin, groups in values_under(measured, laws):
         if not header.law.numeric:
             continue
@@ -142,7 +142,7 @@ def _errors(law: Any, values: NDArray) -> tuple[Integers, Reals]:
         known = np.ones(len(each), bool)
     else:
         known = np.exp(law.log_mass(each, np.zeros(len(each)))) < UNLIKELY
-        known &= (mass == np.exp(drawn_by(law).log_mass(published, true))).all(axis=1)
+        known &= mass.any(axis=1) & (mass == np.exp(drawn_by(law).log_mass(published, true))).all(axis=1)
     first: dict[bytes, int] = {}
     which = [first.setdefault(row.tobytes(), k) for k, row in enumerate(mass.round(12))]
     used, rows = np.unique(which, return_inverse=True)
