@@ -201,8 +201,11 @@ def test_noise_of_no_law_and_a_seed_are_refused(rng):
 
 
 def test_ratios_and_equalities_of_what_is_no_number_are_refused():
-    for counts, variance in (([np.nan], 1), ([1], -1)):
-        with pytest.raises(SpecError, match="a count is not finite"):
+    for counts, variance, message in (
+        ([np.nan], 1, "a count is infinite"),
+        ([1], -1, "a variance is negative"),
+    ):
+        with pytest.raises(SpecError, match=message):
             fieller(counts, [1], (variance, 1), 1.645)
     with pytest.raises(SpecError, match="not a matrix"):
         projection_covariance([[1, np.nan]], [1, 1])

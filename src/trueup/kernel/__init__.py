@@ -13,7 +13,7 @@ from math import isnan, nan
 
 
 class Status(StrEnum):
-    """The outcome of solving a problem; the text of each value is the sentence that a user reads.
+    """The outcome of solving a problem. The text of each value is the sentence that a user reads.
 
     Only `SOLVED` lets a point out. That rules exclude each other is never a status: it is an error, and is raised with
     a proof only.

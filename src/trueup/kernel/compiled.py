@@ -58,7 +58,7 @@ SECONDS_BETWEEN_LOCK_CHECKS = 0.02
 
 
 def njit(*, cache: bool, **options: Any) -> Callable[[Callable], Any]:
-    """Compile a function as `numba.njit` does, and cache its code as described in this module.
+    """Compile a kernel as `numba.njit` does, and cache its code on disk.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ class KeptCode(FunctionCache):
         return f"{self._cache_file._index_path}.lock"
 
     def let_others_compile(self) -> None:
-        """Release the lock on this function's cached code, if this process holds it."""
+        """Release the lock on this function's cached code if this process has acquired it."""
         if self._lock is not None:
             with suppress(FileNotFoundError):
                 Path(self._lock_path).unlink()

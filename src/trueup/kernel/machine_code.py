@@ -127,7 +127,7 @@ class LateCodegen(JITCPUCodegen):
     _library_class = LateLibrary
 
     def set_env(self, env_name: str, env: Any) -> None:
-        """Set the constants of machine code that exists already; others are set when it is generated."""
+        """Set the constants of machine code, if the code exists already."""
         if self._engine.is_symbol_defined(env_name):
             super().set_env(env_name, env)
 

@@ -50,13 +50,13 @@ def test_the_basis_generates_every_solution(rows):
 @pytest.mark.parametrize(
     ("n", "rows", "kind", "message"),
     [
-        (2, [[0.5, 1]], SpecError, "holds a fraction"),
-        (2, [[1, 1], [0, 0]], SpecError, "invariant 1 counts no cell"),
+        (2, [[0.5, 1]], SpecError, "invariant 0 has a fraction"),
+        (2, [[1, 1], [0, 0]], SpecError, "invariant 1 adds up no cell"),
         (3, [[1, 1]], SpecError, "coefficients for 2 cells"),
         (2, [[1, 0], [0, 1]], PrivacyError, "determine every cell"),
         (4, table_margins(1, 4), PrivacyError, "determine every cell"),
         (3, [[1, 0, 1], [1, 1, 0], [0, 1, 1]], PrivacyError, "determine every cell"),
-        (2, [[float("nan"), 1]], SpecError, "not a matrix of integers"),
+        (2, [[float("nan"), 1]], SpecError, "is not a number, or is 2"),
     ],
 )
 def test_bad_invariants_are_refused(n, rows, kind, message):

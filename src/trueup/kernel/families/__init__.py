@@ -26,7 +26,7 @@ TRIED_SETS = 12
 
 
 def maximal(sets: Sequence[frozenset[Variable]]) -> list[int]:
-    """Return the positions of the sets that lie in no other set; of equal sets, that of the first.
+    """Return the positions of the sets that lie in no other set, each only once.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def maximal(sets: Sequence[frozenset[Variable]]) -> list[int]:
 
 
 def cyclic_core(sets: Sequence[frozenset[Variable]]) -> list[int]:
-    """Return the positions of the sets that remain after Graham's reduction; empty if the family is acyclic.
+    """Return the positions of the sets that Graham's reduction leaves: none if the family is acyclic.
 
     Examples
     --------

@@ -94,7 +94,7 @@ def _share_rise(layout, state, cell, before, after, a):
 
 @njit(cache=True)
 def _mass_rise(state, g, more, a):
-    """Return the change of the log prior term of one sum if the total weight of the parts of the sum increases."""
+    """Return the change of a sum's log prior term if the total weight of its parts increases."""
     before, after = a * state.mass[g], a * (state.mass[g] + more)
     held = state.held[g]
     return (math.lgamma(held + before) - math.lgamma(before)) - (

@@ -279,7 +279,7 @@ class FamilyLeastSquares:
         return self._known(replace(block, basis=tuple(basis[:0:-1])))
 
     def _known(self, block: Block, below: NDArray | None = None) -> Block:
-        """Return a block with covariances by level; `below` gives those of the last level, or None."""
+        """Return a block with the covariances of its estimates at every level."""
         variance: list[NDArray] = [] if below is None else [below]
         summed: list[NDArray] = []
         for level in range(block.depth - 1 - len(variance), -1, -1):
@@ -309,7 +309,7 @@ class FamilyLeastSquares:
         return replace(part, blocks=tuple(blocks))
 
     def _summed(self, level: int, v: NDArray) -> NDArray:
-        """Return the covariance of the sum over each place's children; a single one stands for all places."""
+        """Return the covariance of the sum of each place's children, or one covariance for all places."""
         if len(v) == 1:
             children = self.spine.children(level)
             children = children[:1] if self._alike(level) else children
@@ -339,7 +339,7 @@ class FamilyLeastSquares:
         return z if subtrees else self._down(block, z, sums)
 
     def _information(self, block: Block, seen: Sequence[NDArray], level: int) -> NDArray | None:
-        """Return the information `Q sum M'y / variance` of a level's tables on a block; None if no table informs it."""
+        """Return the information that a level's tables give on a block, or None if they give none."""
         total = None
         for i, (marginal, variance) in self._informing(block.contrast, level):
             rows = block.basis[level] @ self._matrix(block, marginal).T / variance

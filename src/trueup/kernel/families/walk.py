@@ -137,7 +137,7 @@ def _noise_rise(layout, state, o, k):
 
 @njit(cache=True)
 def _rise(layout, state, flat, table, source, target, k):
-    """Return the change of the log density if k counts move between two cells (-1: none); -inf if one becomes negative."""
+    """Return the change of the log density if k counts move between two cells of a table."""
     total = 0.0
     if source >= 0 and state.x[source] < k:
         return -np.inf

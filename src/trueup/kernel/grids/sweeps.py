@@ -110,7 +110,7 @@ class GridMarginals(NamedTuple):
 
 
 def grid_downward(grids: Grids, factor: Reals, up: Reals) -> GridMarginals:
-    """Return the posterior of every node given all measurements; NaN if no mass is left."""
+    """Return the posterior of every node given all measurements, or NaN if no mass is left."""
     outside, count = np.zeros(len(grids.x)), len(grids.ptr) - 1
     out = GridMarginals(np.zeros(len(up)), np.zeros(count), np.full(count, np.inf))
     at = len(grids.plan.order) - 1

@@ -67,7 +67,7 @@ class Axis:
         return np.hstack([_helmert(codes, self.size) for codes in self.members])
 
     def on_atoms(self, groups: np.ndarray) -> np.ndarray:
-        """Return the recode's matrix in the basis of functions constant on atoms; the unit matrix for the identity."""
+        """Return the recode's matrix in the basis of functions that are constant on atoms."""
         if is_identity(groups):
             return np.eye(self.atoms)
         return indicator(groups) @ self.spanning
@@ -96,7 +96,7 @@ class Component:
     columns: int
 
     def view(self, coefficients: np.ndarray) -> np.ndarray:
-        """Return this component's coefficients, (..., dense, columns), sharing memory."""
+        """Return this component's part of an array of coefficients, as a view."""
         part = coefficients[..., self.start : self.start + self.dense * self.columns]
         return part.reshape(*part.shape[:-1], self.dense, self.columns)
 
@@ -153,7 +153,7 @@ class Domain:
 
     @cached_property
     def layout(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the transform as `kernel.histogram.helmert` takes it: axes, codes, atom starts, positions of coefficients."""
+        """Return the transform as arrays: axes, codes, starts of atoms, and positions of coefficients."""
         codes = [np.concatenate(axis.members) for axis in self.axes]
         pointers = [np.append(0, np.cumsum([m.size for m in axis.members])) for axis in self.axes]
         starts = [np.append(0, np.cumsum([part.size for part in parts])) for parts in (codes, pointers)]
@@ -291,7 +291,7 @@ def leaf_filter(precision: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np
         raise SpecError(
             "at some place of the lowest level the measurements do not determine every cell",
             needed="a table by all attributes, or tables that determine it, measured at the lowest level of every place",
-            remedy="give a query by all attributes at that level a budget, however small",
+            remedy="add a query by all attributes at that level; its budget may be small",
         )
     v = free @ np.linalg.inv(reduced) @ free.T if free.size else np.zeros_like(precision)
     return v, (np.eye(v.shape[0]) - v @ precision) @ np.linalg.pinv(rows)

@@ -289,7 +289,7 @@ class ErrorVariances:
         return values, slopes
 
     def _sums(self, v: Parts, a: Parts) -> tuple[Parts, Parts]:
-        """Return, by level, sums of P over the nodes of each shape, and of S over their parents."""
+        """Return, by level, sums of covariances P over nodes of a shape, and of matrices S over parents."""
         sums, slack = [v[0]], []
         for level, inverse in enumerate(a):
             s = _each(self.shapes.numbers[level], inverse) - inverse @ sums[level] @ inverse

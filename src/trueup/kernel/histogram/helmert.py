@@ -95,13 +95,13 @@ def lower(x, outer, inner, codes, pointer, run):
 
 @njit(cache=True)
 def forward(x, axes, codes, pointer, run):
-    """Transform one histogram along all axes; each row of `axes` has the size and the starts of its codes and its atoms."""
+    """Transform one histogram to coefficients along all axes, in place."""
     _along_axes(x, axes, codes, pointer, run, False)
 
 
 @njit(cache=True)
 def backward(x, axes, codes, pointer, run):
-    """Transform one histogram back along all axes (the inverse of `forward`)."""
+    """Transform one histogram's coefficients back along all axes, in place."""
     _along_axes(x, axes, codes, pointer, run, True)
 
 

@@ -99,7 +99,8 @@ class HistogramLeastSquares:
         """Return the prepared least squares, with the covariances of every component at every level."""
         if not all(variance >= 0 for measured in plan for _, variance in measured):
             raise SpecError(
-                "a variance is negative or not a number", needed="0 (exact), more, or inf (not measured)"
+                "a variance is negative or not a number",
+                needed="0 (exact), a number above 0, or inf (not measured)",
             )
         filters: list[tuple[Filter, ...]] = [()] * spine.depth
         last = spine.depth - 1
@@ -233,7 +234,7 @@ class HistogramLeastSquares:
         return v - v @ self.spine.to_children(level, slack) @ v
 
     def margin_variances(self, levels: Sequence[int], marginal: Marginal) -> list[np.ndarray]:
-        """Return variances (nodes, cells; counts squared) of estimates of one of the domain's marginals at some levels."""
+        """Return the error variances (nodes, cells) of one marginal of the histograms at some levels."""
         cells = self.domain.forward(spread(np.eye(len(np.unique(cell_groups(marginal)))), marginal))
         parts = [component.view(cells) for component in self.domain.components]
         weights = [(part @ np.swapaxes(part, 1, 2)).reshape(len(cells), -1).T for part in parts]

@@ -240,7 +240,7 @@ class Lower:
     tables: tuple[np.ndarray, ...]
 
     def of(self, marginal: Marginal) -> np.ndarray | None:
-        """Return bounds (nodes, cells) on a marginal's table; None if no bounded marginal refines it."""
+        """Return bounds (nodes, cells) on a marginal's table, or None if no bounded marginal refines it."""
         within = [
             marginalise(table, relative(fine, marginal))
             for fine, table in zip(self.marginals, self.tables, strict=True)

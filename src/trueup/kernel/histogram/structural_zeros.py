@@ -148,7 +148,7 @@ class Fold:
 
     @property
     def widest(self) -> int:
-        """Return the number of codes of the largest fused axis; 0 if none is fused."""
+        """Return the number of codes of the largest fused axis, or 0 if no axis is fused."""
         fused = [len(codes) for axes, codes in zip(self.parts, self.codes, strict=True) if len(axes) > 1]
         return max(fused, default=0)
 

@@ -107,7 +107,7 @@ def _slice_step(rng, problem, x, slack, direction, along):
 
 @njit(cache=True)
 def run_chain(problem, rows, bounds, moves, start, warmup, draws, thin, rng):
-    """Run one chain `(draws, n)` from a feasible start; one sweep tries every direction once.
+    """Run one Markov chain `(draws, n)` from a feasible start, with every direction tried once per sweep.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ MIN_EXPECTED_DRAWS = 8.0
 
 @njit(cache=True)
 def _moments(kind, z, scale, tilt, low, high):
-    """Return log mass, mean and variance of a tilted coordinate; discrete laws as if continuous.
+    """Return log mass, mean and variance of a tilted coordinate, whose law is treated as continuous.
 
     Only the choice of `lambda` rests on it, and any `lambda` gives exact draws.
     """

@@ -27,7 +27,7 @@ Matrix = NDArray[np.int64]
 
 
 def integer_matrix(invariants: ArrayLike) -> Matrix:
-    """Return the `(m, n)` int64 matrix of invariants; refuse other input.
+    """Return the invariants as an `(m, n)` int64 matrix, after checking them.
 
     Examples
     --------
@@ -38,21 +38,26 @@ def integer_matrix(invariants: ArrayLike) -> Matrix:
         given = np.atleast_2d(np.asarray(invariants))
     except ValueError:  # rows of different lengths
         given = np.array(None)
-    if given.ndim != 2 or given.dtype.kind not in "biuf" or not ((given > -(2**53)) & (given < 2**53)).all():
+    if given.ndim != 2 or given.dtype.kind not in "biuf":
         raise SpecError(
-            "the invariants are not a matrix of integers",
-            needed="one row for each invariant, with whole numbers below 2^53",
+            "the invariants are not a matrix of numbers",
+            needed="one row for each invariant, all with equally many whole numbers",
+        )
+    if not ((given > -(2**53)) & (given < 2**53)).all():
+        raise SpecError(
+            "a coefficient of an invariant is not a number, or is 2^53 or more in size",
+            needed="whole numbers below 2^53 in size",
         )
     matrix = np.asarray(given, dtype=np.int64)
     if not np.array_equal(matrix, given):
         raise SpecError(
-            "an invariant holds a fraction",
+            f"invariant {np.flatnonzero((matrix != given).any(axis=1))[0]} has a fraction as a coefficient",
             needed="whole numbers",
-            remedy="multiply it by the common denominator",
+            remedy="multiply the invariant by the common denominator of its coefficients",
         )
     empty = np.flatnonzero(~matrix.any(axis=1))
     if len(empty):
-        raise SpecError(f"invariant {empty[0]} counts no cell", remedy="leave it out")
+        raise SpecError(f"invariant {empty[0]} adds up no cell", remedy="leave out this invariant")
     return matrix
 
 

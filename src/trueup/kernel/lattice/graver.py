@@ -31,7 +31,7 @@ MOST_DIMENSIONS = 24
 
 
 def graver_basis(matrix: Matrix, most: int = MOST_VECTORS) -> Matrix | None:
-    """Return the Graver basis `(g, n)` of `{v in Z^n : A v = 0}`, with one of each pair `v`, `-v`; None if it is too large.
+    """Return the Graver basis `(g, n)` of `{v in Z^n : A v = 0}`, or None if it is too large.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def _in_order(vectors: Matrix) -> Matrix:
 
 
 def reached(tables: Matrix, moves: Matrix) -> NDArray[np.int64]:
-    """Label `(k,)` k tables by connected component; two tables are adjacent if a move connects them.
+    """Return labels `(k,)` of tables, equal for tables that a sequence of moves connects.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def bridges(tables: Matrix, moves: Matrix) -> Matrix:
 
 
 def _keys(tables: Matrix) -> NDArray:
-    """Return each row of a table as one value; values compare as rows do."""
+    """Return each row of a table as one value, which compares with others as the rows do."""
     flipped = np.ascontiguousarray(tables).astype(">i8") ^ np.int64(-(2**63)).astype(">i8")
     wide = np.ascontiguousarray(flipped.astype(">u8"))
     return wide.view(np.dtype((np.void, 8 * tables.shape[1]))).ravel()

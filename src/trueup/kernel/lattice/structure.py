@@ -72,7 +72,7 @@ class Piece:
 
     @cached_property
     def aggregates(self) -> NDArray[np.int64]:
-        """Return a label `(k,)` of each cell; cells with equal labels are in the same invariants."""
+        """Return a label `(k,)` of each cell, equal for cells that are in the same invariants."""
         return np.unique(self.invariants, axis=1, return_inverse=True)[1].ravel()
 
     @property
@@ -128,7 +128,7 @@ class Lattice:
             raise PrivacyError(
                 "the invariants determine every cell",
                 needed="at least one cell that may vary",
-                remedy="drop an invariant, or publish the table as an exact one",
+                remedy="drop an invariant, or publish the table without noise",
             )
         return lattice
 
@@ -147,17 +147,22 @@ def _invariant_rows(n: int, invariants: Any) -> Any:
             f"the invariants have coefficients for {rows.shape[1]} cells",
             needed=f"a coefficient for each of {n} cells",
         )
-    if not np.array_equal(rows.data, np.rint(rows.data)) or (np.abs(rows.data) >= 2**53).any():
+    if not (np.abs(rows.data) < 2**53).all():
         raise SpecError(
-            "an invariant holds a fraction, or a number of 2^53 or more in size",
+            "a coefficient of an invariant is not a number, or is 2^53 or more in size",
             needed="whole numbers below 2^53 in size",
-            remedy="multiply an invariant with fractions by their common denominator",
+        )
+    if not np.array_equal(rows.data, np.rint(rows.data)):
+        raise SpecError(
+            "an invariant has a fraction as a coefficient",
+            needed="whole numbers",
+            remedy="multiply the invariant by the common denominator of its coefficients",
         )
     rows = rows.astype(np.int64)
     rows.eliminate_zeros()
     if np.any(np.diff(rows.indptr) == 0):
         empty = int(np.flatnonzero(np.diff(rows.indptr) == 0)[0])
-        raise SpecError(f"invariant {empty} counts no cell", remedy="leave it out")
+        raise SpecError(f"invariant {empty} adds up no cell", remedy="leave out this invariant")
     return rows
 
 
@@ -204,7 +209,7 @@ def _label_groups(labels, cells, row_labels):
 
 
 def _recognise(cells: Cells, matrix: Matrix) -> list[Piece]:
-    """Return the pieces of one connected component; determined cells divide it further."""
+    """Return the pieces of one connected component, which determined cells may divide."""
     if len(matrix) == 0:
         return [Piece("free", cells, matrix)]
     if len(matrix) == 1 and np.all(np.abs(matrix) == 1):

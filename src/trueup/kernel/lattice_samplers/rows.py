@@ -46,7 +46,7 @@ UNIT, HALF_ULP = 2.0**-64, 2.0**-53
 
 
 class RowLaw(NamedTuple):
-    """The law of the rows of a grid at one stage; row `k - 1` of each array is for `k` remaining rows.
+    """The law of the rows of a grid of noise, at one stage of the grid's sampler.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class RowLaw(NamedTuple):
 
 @njit(cache=True)
 def draw_grids(tape, notes, state, stages, asked, out, done):
-    """Draw grids with zero one-way margins; see `RowLaw`."""
+    """Draw grids of noise whose one-way margins are all zero."""
     while done < out.shape[0]:
         state[START] = state[POSITION]
         tries = 1

@@ -187,7 +187,7 @@ class LinearPieces:
     height: np.ndarray  # (q,) the function there
 
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the row, sign, cost and length of every column."""
+        """Return row, sign, cost and length of every column of the linear program."""
         down, up = np.isinf(self.start), np.isfinite(self.start)
         alone = down & np.isinf(self.end)  # a straight line goes both ways
         row = np.concatenate([self.row[down], self.row[up], self.row[alone]])
@@ -210,7 +210,7 @@ def least_squares_bound(
     multipliers: np.ndarray,
     most: float,
 ) -> float:
-    """Return a lower bound on the weighted squares over a polyhedron; at most `most`.
+    """Return a lower bound on the weighted squares over a polyhedron, or `most` if that is less.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Least absolute deviations under general linear constraints, by linear programming (HiGHS), and their set of optima.
+"""Least absolute deviations under general linear constraints, and the set of all their optima.
 
 Here too: feasibility of linear inequalities, as a point inside or a contradictory set.
 
@@ -171,7 +171,7 @@ class Region(NamedTuple):
 
 
 def feasible_point(region: Region) -> tuple[Reals | None, list[int]]:
-    """Return a point inside a region, up to one unit from every inequality; or None with a minimal conflict.
+    """Return a point inside a region, or None with a minimal set of contradictory inequalities.
 
     Returns
     -------
@@ -193,7 +193,7 @@ def feasible_point(region: Region) -> tuple[Reals | None, list[int]]:
 
 
 def extreme_point(region: Region, cost: Reals) -> Reals | None:
-    """Return a point of a bounded region where `cost @ theta` is least; None if not found.
+    """Return the point of a bounded region where `cost @ theta` is least, or None if it is not found.
 
     Examples
     --------

@@ -102,7 +102,7 @@ class _Limits:
         return side
 
     def face(self, fit: Fit, side: np.ndarray) -> _Face | None:
-        """Return the optimum on the face where some rows are at a limit; None if there is no solution."""
+        """Return the optimum on the face where some rows are at a limit, or None if there is none."""
         at = side != 0
         solved = _on_face(fit, self.rows[at], np.where(side < 0, self.lower, self.upper)[at])
         if solved is None:
@@ -145,7 +145,7 @@ class _Limits:
 def optimum_near(
     polyhedron: Polyhedron, fit: Fit, x: np.ndarray, unit: float | None = None
 ) -> FaceOptimum | None:
-    """Return the optimum if the search from a given point finds it; else None.
+    """Return the optimum if the search from a given point finds it, or else None.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def optimum_near(
 
 
 def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarray) -> FaceOptimum | None:
-    """Return the optimum if the search from a given set of active rows finds it; else None."""
+    """Return the optimum if the search from a given set of active rows finds it, or else None."""
     for _ in range(ORIGINS):
         moved, rest = limits.around(origin), fit.around(origin)
         face = _search_optimal_face(moved, rest, side, most=side.size)

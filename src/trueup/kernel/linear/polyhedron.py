@@ -67,7 +67,7 @@ class Polyhedron:
     def of(
         cls, n: int, equal=(), sums=(), ranged=(), lower=(), upper=(), *, nonnegative: bool = True
     ) -> Polyhedron:
-        """Build the polyhedron from matrices; an empty matrix means no rows."""
+        """Return the polyhedron that matrices and limits describe; an empty matrix has no rows."""
         return cls(
             n,
             _matrix(equal, n),
@@ -138,7 +138,7 @@ class Polyhedron:
         )
 
     def merged(self) -> Polyhedron:
-        """Return a polyhedron in which equal cells are merged; it is empty if and only if this one is.
+        """Return a polyhedron with equal cells merged, which is empty if and only if this one is.
 
         Examples
         --------
@@ -239,7 +239,7 @@ class Polyhedron:
         return float(answer.fun), share
 
     def conflict(self, *, integer: bool = False) -> list[int]:
-        """Return a minimal set of contradictory rows; empty if there is no contradiction.
+        """Return a minimal set of contradictory rows, which is empty if there is no contradiction.
 
         The multipliers of the least total violation name rows whose combination proves the contradiction
         (Farkas). Of these rows one connected part is taken, which contradicts itself alone; a deletion filter then

@@ -157,7 +157,7 @@ def _by(solve, polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tuple[np
 
 
 def relative_gap(total: float, bound: float) -> float | None:
-    """Return the gap between a loss and its lower bound, relative to the bound or to 1; None without a bound."""
+    """Return the gap between a loss and its lower bound as a share of the bound, or None without a bound."""
     if not np.isfinite(bound):
         return None
     bound = max(bound, 0.0)  # no loss is negative

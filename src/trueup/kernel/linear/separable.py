@@ -75,7 +75,7 @@ class _Dual:
 
 
 def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | None:
-    """Return the least-squares optimum if each count is measured by itself and each bound limits one count; else None.
+    """Return the optimum if each count is measured by itself and limited by itself, or else None.
 
     None where the program is of another kind, where there is no such point, or where the steps do not settle.
 
@@ -133,7 +133,7 @@ def _box(polyhedron: Polyhedron) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _ascend(dual: _Dual) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the point at which the equalities hold, and its multipliers; None if the iteration fails."""
+    """Return the point that satisfies the equalities, and its multipliers, or None on failure."""
     prices = np.zeros(dual.sums.size)
     size = np.maximum(1.0, abs(dual.matrix) @ np.abs(dual.point(prices)) + np.abs(dual.sums))
     x = dual.point(prices)

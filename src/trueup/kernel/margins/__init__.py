@@ -126,7 +126,7 @@ def nearest(
     nonnegative: bool = True,
     tolerance: float = TOLERANCE,
 ) -> Projection:
-    """Return the table nearest to `y` with given margins, in weighted squares; nonnegative by default.
+    """Return the table nearest to `y` in weighted squares that has given margins.
 
     Program P+ (and P) of Zhu, Van Hentenryck & Fioretto (2021) on tables of any number of axes.
 

@@ -183,7 +183,7 @@ class Units:
     def near(
         cls, at: PricedTable, margins: Sequence[Margin], sums: Sequence[np.ndarray], open_cells: np.ndarray
     ) -> Units:
-        """Return the units to be placed near ties; every cell far from a tie is rounded."""
+        """Return the units that are not decided by rounding, because their cells are near ties."""
         y, may = at.table.ravel(), open_cells.ravel()
         best = np.rint(y).astype(np.int64)
         settled = np.where(may, np.maximum(best - 1, 0), best)

@@ -224,7 +224,7 @@ def convolve(a, b):
 
 
 def fft_convolve(a: Reals, b: Reals) -> Reals:
-    """Convolve as `scipy.signal.fftconvolve` does, without importing that module (60 MB and a third of a second)."""
+    """Return the convolution of two arrays by fast Fourier transform, without importing SciPy's module."""
     from scipy.fft import irfft, next_fast_len, rfft  # slow to import, and wide messages alone need it
 
     size = len(a) + len(b) - 1
@@ -246,7 +246,7 @@ def correlate(weights, other, shift, size):
 
 @njit(cache=True, _nrt=False)
 def _add_products(out, x, b):
-    """Add to `out[i + j]` the product of `b[j]` and `x[3 + i]`; `x` begins and ends with three zeros."""
+    """Add the convolution of `b` with the padded array `x` to `out`."""
     n = len(x) - 6
     for j in range(0, len(b) - 3, 4):
         _add_four(out[j : j + n + 3], b[j : j + 4], x[3:], x[2:], x[1:], x)

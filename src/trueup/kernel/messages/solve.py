@@ -58,7 +58,7 @@ WIDENED = (1e-24, 1e-48, 1e-96, 0.0, 0.0)
 
 
 class Solved(NamedTuple):
-    """A tree with known messages, as `marginals`, `joint_draws` and `mode` read it.
+    """A tree with known messages, from which marginals, draws and modes are computed.
 
     `dropped` bounds the posterior mass that windows, and rounding on the way up, may have removed.
     """
@@ -192,7 +192,7 @@ class Subtrees(NamedTuple):
 
 
 def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> Tilted:
-    """Return the factors with windows and tilts; the search for tilts begins at those of `start`."""
+    """Return the factors with windows and tilts, found from those of `start` if it is given."""
     return tilt_part(child_ptr, factors, None if start is None else tilts(child_ptr, start.slope))[0]
 
 

@@ -53,7 +53,7 @@ TOUCHING_DEVIATIONS = 7.0
 
 @njit(cache=True, _nrt=False)
 def law_at(factors, v, count):
-    """Return the log of a node's tables at one count; tables are extended linearly beyond their ends."""
+    """Return the log of a node's tables at one count, extended linearly beyond the tables' ends."""
     value = 0.0
     for k in range(factors.ptr[v], factors.ptr[v + 1]):
         value += _table_at(factors, k, count)
@@ -160,7 +160,7 @@ def _run(alpha, total, begin, end, level, slope):
 
 @njit(cache=True, _nrt=False)
 def _run_of_kinds(factors, v, begin, end, level, slope):
-    """Return the bound of `_run` for a leaf; its factor has two terms if its parts are of two kinds."""
+    """Return the bound of `_run` for a leaf whose parts may be of two kinds."""
     mass = _run(factors.alpha[v], factors.total[v], begin, end, level, slope)
     if factors.odds[v] == -np.inf:
         return mass

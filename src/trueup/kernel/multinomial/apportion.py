@@ -43,7 +43,7 @@ _TABLE = 2**16  # values below it are counted instead of listed; fits the cache
 
 @njit(cache=True)
 def apportioned_mode(weights, trials, weight_sum):
-    """Return the multinomial mode; equal small weights are counted once, with their number of copies."""
+    """Return the multinomial mode of integer weights, with equal small weights counted together."""
     cells = weights.size
     counts = np.zeros(cells, np.int64)
     if trials == 0:
@@ -90,7 +90,7 @@ def _fill_items(weights, bound, values, copies):
 
 @njit(cache=True)
 def _seat_cells(weights, bound, seats, tied, left, lowest, counts):
-    """Write the counts of all cells from those of the items; tied cells get the remaining trials in turn."""
+    """Write the counts of all cells from those of the items, with the remaining trials for tied cells."""
     cells = weights.size
     step, i = (1, 0) if lowest else (-1, cells - 1)
     item = bound if lowest else seats.size - 1

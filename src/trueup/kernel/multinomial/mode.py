@@ -163,12 +163,12 @@ def _sum(weights: Integers) -> int:
 def is_uniform(empty: Empty) -> bool:
     """Return True if groups without any weight are to be split evenly."""
     if empty not in ("error", "uniform"):
-        raise SpecError(f"empty = {empty!r}", needed="'error', or 'uniform' to split evenly")
+        raise SpecError(f"the option `empty` is {empty!r}", needed="'error', or 'uniform' to split evenly")
     return empty == "uniform"
 
 
 def _weights_when_empty(weights: Integers, empty: Empty) -> Integers:
-    """Return equal weights if the option `empty` allows it; otherwise raise an error."""
+    """Return equal weights if the option `empty` allows it, or raise an error."""
     if not weights.size or not is_uniform(empty):
         refuse_groups(EMPTY, "the group")
     return np.ones_like(weights)
@@ -181,7 +181,7 @@ def refuse_contradictory_totals(node: int, label: Callable[[int], str]) -> None:
 
 
 def refuse_groups(status: int, where: str) -> None:
-    """Raise the error that the status of a kernel stands for, if any."""
+    """Raise the error that belongs to a kernel's status, unless the status is good."""
     if status == EMPTY:
         raise InfeasibleError(
             f"{where} has a positive total, but no part has a positive weight",

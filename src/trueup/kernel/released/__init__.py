@@ -171,7 +171,7 @@ def _sums(tilt, near, zero, small, prior, size):
 
 @njit(cache=True, inline="always")
 def prior_mass(prior, kind, count):
-    """Return the prior mass of a count; 1 everywhere for a flat prior."""
+    """Return the prior mass of a count, which is 1 everywhere for a flat prior."""
     if prior.shape[1] == 0:
         return 1.0
     return prior[kind, count] if count < prior.shape[1] else 0.0

@@ -284,7 +284,7 @@ def _core(k: Integers, tables: Tables, ceiling: Reals, part: Integers, count: In
 
 
 def _all_zero(k: Integers, tables: Tables, ceiling: Reals) -> tuple[int, float]:
-    """Return the best tilt and bound on the log mass that no noisy count is positive."""
+    """Return the tilt that best bounds the log mass of no positive noisy count, and the bound."""
     bounds = [
         np.log(tables.total[t, tables.kind, 0]).sum() - tables.tilt[t] * k.sum() + ceiling[t]
         for t in range(tables.tilt.size)

@@ -258,7 +258,7 @@ def _with_fallback(
     how: Settling,
     zeros: np.ndarray | None,
 ) -> _Result:
-    """Return tables from posterior means or along the chain; failed parents are tried along other chains."""
+    """Return a level's tables, which are made along other chains for parents where the first way fails."""
     known = not any(v.any() for v in stage.metric.variances)  # then nothing is left to infer
     if how.posterior and how.nonnegative and stage.parents is not None and not known:
         result = stage.settle_at_means(chain if how.integer else short, how, zeros)
@@ -336,7 +336,7 @@ class _Level:
     def from_marginals(
         self, marginals: Sequence[Marginal], zeros: np.ndarray | None, tolerance: float
     ) -> _Level:
-        """Return the level with nonnegative estimates; where that fails, its estimates are unchanged."""
+        """Return the level with nonnegative estimates wherever they can be found."""
         x, residual, _ = settle_marginals(self.metric, self.estimates, marginals, zeros, tolerance)
         found = residual <= tolerance_for(self.estimates, tolerance)
         return replace(self, estimates=np.where(found[:, None], x, self.estimates))
@@ -419,7 +419,7 @@ class _Level:
         return None if negative is None else -negative
 
     def _within(self, finest: Marginal, x: np.ndarray, worst: np.ndarray) -> np.ndarray:
-        """Return every parent's residual; it is infinite if a child's table exceeds an upper bound."""
+        """Return every parent's residual, or infinity if a child's table exceeds an upper bound."""
         if self.upper is None:
             return worst
         for marginal in self.upper.marginals:

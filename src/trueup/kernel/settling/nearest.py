@@ -56,7 +56,7 @@ class Metric:
         return np.diff(np.append(self.first, self.rows))
 
     def sums(self, x: np.ndarray) -> np.ndarray:
-        """Return the sums of rows over each parent's children; a single row stands for all children."""
+        """Return the sums of rows over each parent's children, or of a single row that is used for all."""
         if x.shape[0] == 1 and self.rows > 1:
             return self.counts.reshape(-1, *(1,) * (x.ndim - 1)) * x
         return np.add.reduceat(x, self.first, axis=0)

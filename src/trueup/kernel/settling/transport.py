@@ -337,7 +337,7 @@ def round_children(
 
 
 def mixed_keys(keys: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return 64-bit keys mixed with indices; equal keys and indices give equal numbers."""
+    """Return 64-bit keys mixed with indices, so that equal pairs give equal numbers."""
     with np.errstate(over="ignore"):
         return hashed.py_func(index.astype(np.uint64) + np.uint64(1), keys)
 

@@ -89,7 +89,7 @@ def factorise(a):
 
 @njit(cache=True)
 def solve_factored(factor, x):
-    """Solve a system in place with a factor from `factorise`; unknowns that it left out become zero."""
+    """Solve a linear system in place with a factor from `factorise`."""
     n = x.size
     for i in range(n):
         x[i] = x[i] / factor[i, i] if factor[i, i] > 0.0 else 0.0

@@ -49,11 +49,12 @@ def fieller(
     (['interval', 'complement', 'whole line'], [1.68, -30.97, -inf], [2.43, 7.52, inf])
     """
     num, den, var_num, var_den = np.broadcast_arrays(numerator, denominator, *variances)
-    if not (np.isfinite(num) & np.isfinite(den) & (var_num >= 0) & (var_den >= 0)).all() or not quantile > 0:
-        raise SpecError(
-            "a count is not finite, a variance is negative, or the quantile is not above 0",
-            needed="finite counts, variances of 0 or more, and a quantile above 0",
-        )
+    if not (np.isfinite(num) & np.isfinite(den)).all():
+        raise SpecError("a count is infinite or not a number", needed="finite counts")
+    if not ((var_num >= 0) & (var_den >= 0)).all():
+        raise SpecError("a variance is negative or not a number", needed="variances of 0 or more")
+    if not quantile > 0:
+        raise SpecError(f"the quantile is {quantile}", needed="a quantile above 0")
     # a r^2 - 2 b r + c <= 0
     a = den**2 - quantile**2 * var_den
     b = num * den

@@ -230,7 +230,7 @@ def _tallied(values, widest, table):
 
 @njit(cache=True, error_model="numpy")
 def _ranked(tally, rank):
-    """Return the whole number with a given rank among tallied draws; the smallest draw has rank 0."""
+    """Return the whole number that has a given rank, counted from 0, among tallied draws."""
     x, left = 0, rank - tally[0]
     while left >= 0:
         x += 1
@@ -254,7 +254,7 @@ def _look_up(values, middle, times, tally, table, out):
 
 @njit(cache=True, error_model="numpy")
 def _take_scores(ranked, order, table, out):
-    """Write the normal scores of sorted values to `out`; equal values get the score of their mean rank."""
+    """Write the normal scores of sorted values to `out`, by mean ranks for equal values."""
     first = 0
     while first < ranked.size:
         last = first

@@ -142,7 +142,7 @@ BINS = 2 * _SIDE + 1
 
 
 def bins_of(values: NDArray) -> NDArray[np.int64]:
-    """Return the number of each value's bin, `0 .. BINS - 1`; values are rounded towards zero.
+    """Return the number of each value's bin, `0 .. BINS - 1`, after rounding towards zero.
 
     Examples
     --------

@@ -310,7 +310,7 @@ def rank_of_position(u, masses, at, width):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _next(places, p, v):
-    """Return the sibling that follows place v among the children of p; the first follows the last."""
+    """Return the sibling after place v in cyclic order among the children of p."""
     return v + 1 if v + 1 < places.child_ptr[p + 1] else places.child_ptr[p]
 
 

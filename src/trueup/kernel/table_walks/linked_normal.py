@@ -418,7 +418,7 @@ def empty_scratch(forms):
 
 @njit(cache=True, error_model="numpy")
 def normal_sweep(rng, places, values, forms, pool_of, state, laws, width, steps):
-    """Draw every leaf jointly with another one and half as often alone; change the state in place.
+    """Draw every leaf jointly with another one, and half as often alone, in place.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ def gamma_ratio(x, up, down, step):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _choose_window(rng, moves, state, columns, stride, row):
-    """Draw the window of steps at a lowest place; the current table's position in it is uniform."""
+    """Draw the window of steps at a lowest place around a uniform position of the current table."""
     if not state.inhabited[row]:
         return 0, 1
     low = -int(rng.random() * moves.window)
