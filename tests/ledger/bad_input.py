@@ -132,7 +132,7 @@ BAD = [
     ("a unit that touches 1.0 counts", lambda x: Contribution(1.0, 1), SpecError, "type float"),
     ("a unit that touches True counts", lambda x: Contribution(True, 1), SpecError, "type bool"),
     ("a contribution of 1/2", lambda x: Contribution(1, HALF), SpecError, "type Fraction"),
-    ("a delta that was spent", lambda x: compose([Cost("rho", HALF, HALF)]).at_delta(HALF), PrivacyError, "uses all of delta"),
+    ("a delta that was spent", lambda x: compose([Cost("rho", HALF, HALF)]).at_delta(HALF), PrivacyError, "delta above 0.5"),
     ("rho converted at delta 0", lambda x: epsilon_of(HALF, Fraction(0)), SpecError, "between 0 and 1"),
     ("rho converted at delta 1", lambda x: epsilon_of(HALF, Fraction(1)), SpecError, "between 0 and 1"),
     ("rho converted at a delta in words", lambda x: epsilon_of(HALF, "little"), SpecError, "between 0 and 1"),

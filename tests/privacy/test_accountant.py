@@ -74,7 +74,7 @@ def test_mixed_loss_takes_the_smaller_bound():
 
 def test_deltas_that_were_spent_are_not_available_again():
     loss = compose([Cost("epsilon", Fraction(1), Fraction(1, 10**6)), Cost("rho", Fraction(1))])
-    with pytest.raises(PrivacyError, match="uses all of delta"):
+    with pytest.raises(PrivacyError, match="not below the requested delta"):
         loss.at_delta(Fraction(1, 10**6))
     assert loss.at_delta(Fraction(2, 10**6)) >= epsilon_of(loss.rho, Fraction(1, 10**6))
 

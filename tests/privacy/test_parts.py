@@ -78,7 +78,7 @@ def test_counts_that_do_not_move_cost_nothing():
 
 def test_a_delta_that_is_used_up_is_refused():
     part = NoisePart.of(law_named("truncated-geometric")(Fraction(1), 5), 1, 1)
-    with pytest.raises(PrivacyError, match="uses all of delta"):
+    with pytest.raises(PrivacyError, match="not below the requested delta"):
         tight_epsilon([part, NoisePart.of(GAUSSIAN, 1, 1)], part.cost.delta)
 
 

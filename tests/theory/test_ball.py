@@ -178,9 +178,9 @@ def test_edges():
 @pytest.mark.parametrize(
     ("law", "n", "radius", "words"),
     [
-        (Laplace("1"), 0, 1, "n is 0"),
-        (Laplace("1"), 2.5, 1, "n is 2.5"),
-        (Laplace("1"), True, 1, "n is True"),
+        (Laplace("1"), 0, 1, "n, is 0"),
+        (Laplace("1"), 2.5, 1, "n, is 2.5"),
+        (Laplace("1"), True, 1, "n, is True"),
         (Laplace("1"), 2, float("nan"), "not a number"),
         (DiscreteGaussian("1"), 2, 10**6, "'discrete-gaussian'"),
     ],

@@ -206,7 +206,7 @@ def test_edges():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: projected_error(Laplace("1"), 0), "n is 0"),
+        (lambda: projected_error(Laplace("1"), 0), "n, is 0"),
         (lambda: weighted_error([Laplace("1"), DiscreteLaplace("1")], 0), "others continuous"),
         (lambda: projected_error(DiscreteLaplace("1"), 3).density(0.0), "no density"),
     ],

@@ -1,4 +1,4 @@
-"""The demonstration: a synthetic geography with made-up tables, released from spec to report.
+"""The demonstration, which releases made-up tables of a synthetic geography from spec to report.
 
 Here too: the smallest useful specs, for the examples in docstrings: two areas and their total.
 """

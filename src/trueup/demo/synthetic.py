@@ -1,4 +1,4 @@
-"""A synthetic geography with realistically skewed counts; no person or place in it exists."""
+"""A synthetic geography with skewed counts, in which no person or place is real."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def synthetic_blocks(seed: int = SEED) -> dict[str, NDArray]:
 
 
 def _codes(rng: np.random.Generator) -> tuple[NDArray, NDArray]:
-    """Return the tract of every block, and every block's code: 2 digits for the state, 3 county, 6 tract, 4 block."""
+    """Return the tract and the code of every block: 2 digits for state, 3 county, 6 tract, 4 block."""
     county_of = _children(rng, STATES, COUNTIES)
     tract_county = _children(rng, COUNTIES, TRACTS)
     tract_of = _children(rng, TRACTS, BLOCKS)
@@ -50,7 +50,7 @@ def _codes(rng: np.random.Generator) -> tuple[NDArray, NDArray]:
 
 
 def _children(rng: np.random.Generator, parents: int, children: int) -> NDArray[np.int64]:
-    """Return the parent of every child: each parent has at least one child, and the rest are divided unevenly."""
+    """Return the parent of every child, with at least one child for each parent."""
     extra = rng.multinomial(children - parents, rng.dirichlet(np.full(parents, 1.5)))
     return np.repeat(np.arange(parents), 1 + extra)
 
@@ -117,7 +117,7 @@ def _nested(codes: Sequence[str], lengths: tuple[int, ...], box: Box) -> Iterato
 
 
 def _divided(groups: list[list[str]], box: Box) -> Iterator[tuple[list[str], Box]]:
-    """Divide a box into one box for each place: halve it across its longer side, in proportion to numbers of places."""
+    """Divide a box into one box for each place, in proportion to the numbers of places."""
     if len(groups) == 1:
         yield groups[0], box
         return
@@ -136,7 +136,7 @@ def _divided(groups: list[list[str]], box: Box) -> Iterator[tuple[list[str], Box
 
 
 def _bent(box: Box) -> NDArray[np.float64]:
-    """Return the closed outline of a box after a smooth deformation that is the same for all boxes."""
+    """Return the closed outline of a box after a smooth deformation, which is the same for all boxes."""
     left, bottom, right, top = box
     across, up = _interpolated(left, right), _interpolated(bottom, top)
     x = np.r_[across, np.full(len(up), right), across[::-1], np.full(len(up), left)]

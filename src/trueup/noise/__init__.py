@@ -1,4 +1,4 @@
-"""Laws of noise with mass, moments, exact sampler and privacy cost, and laws of other publishers' perturbations."""
+"""Laws of noise with masses, moments, exact samplers and privacy costs, and laws of perturbations."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ __all__ = [
 
 
 def _every() -> Iterator[Registry[Any]]:
-    """Yield the registries of laws; the one of perturbations is loaded only if needed."""
+    """Yield the registries of laws, which are loaded only when they are needed."""
     yield from (LAWS, JOINT_LAWS)
     from trueup.noise.perturbed import PERTURBATIONS
 
@@ -60,7 +60,7 @@ def _every() -> Iterator[Registry[Any]]:
 
 
 def __getattr__(name: str) -> Any:
-    """Return a law by the name of its class: `trueup.noise.DiscreteLaplace`."""
+    """Return the law whose class has a given name, such as `trueup.noise.DiscreteLaplace`."""
     for listed in _every():
         with suppress(AttributeError):
             return listed.attribute(name)
@@ -68,7 +68,7 @@ def __getattr__(name: str) -> Any:
 
 
 def law_named(name: object) -> type[Any]:
-    """Return the class of the law called `name` (or its alias `two-sided-geometric`).
+    """Return the class of the law with a given name, or the alias `two-sided-geometric`.
 
     Raises
     ------
@@ -106,7 +106,7 @@ OF_VARIANCE: dict[str, Callable[[Fraction], Fraction]] = {
 
 
 def law_of_variance(name: str, variance: Fraction) -> Law:
-    """Return the law of the given name and variance (counts squared); variance 0 gives the law without noise.
+    """Return the law of the given name and variance (counts squared), or the law without noise for 0.
 
     Examples
     --------
@@ -118,5 +118,5 @@ def law_of_variance(name: str, variance: Fraction) -> Law:
 
 
 def _epsilon(variance: float) -> Fraction:
-    """Return the epsilon of discrete Laplace noise with the given variance, to the digits that a file states."""
+    """Return the epsilon of discrete Laplace noise of a given variance, rounded for a file."""
     return Fraction(-log((variance + 1 - sqrt(2 * variance + 1)) / variance)).limit_denominator(10**9)

@@ -1,4 +1,4 @@
-"""Audits of a law's sampler: the privacy loss that its draws and tables show, compared with the stated one.
+"""Audits of a law's sampler, which compare the privacy loss that its draws show with the stated one.
 
 Everything is stated for one count that moves by one. The draws can refute a claim, at a stated confidence; they
 cannot prove it. The tables can be proven, and are: every first word, against an independent computation.
@@ -33,7 +33,7 @@ _DECIMAL_DIGITS = 60
 
 @dataclass(frozen=True)
 class FirstWords:
-    """Results of a check of sampling tables: the numbers of cells checked, undecided by the first word, and wrong."""
+    """Numbers of cells of sampling tables that were checked, left undecided by the first word, or wrong."""
 
     tables: int
     cells: int
@@ -42,7 +42,7 @@ class FirstWords:
 
 
 def check_first_words(law: Any) -> FirstWords:
-    """Check every cell of the tables that a law's draws read first; return the numbers of undecided and wrong cells.
+    """Check the sampling tables of a law cell by cell; return the numbers of undecided and wrong cells.
 
     A wide law is drawn digit by digit, so its digits' tables are checked; the wide discrete Gaussian is drawn
     by rejection, and the tables are those of its proposals.
@@ -65,7 +65,7 @@ def check_first_words(law: Any) -> FirstWords:
 
 
 def wrong_cells(table: Inversion, cdf: Cdf) -> int:
-    """Return the number of cells with a wrong draw for some uniform `U` that begins with the cell's bits."""
+    """Return the number of cells of a sampling table that give a wrong draw for some uniform number."""
     cells = 1 << table.lookup_bits
     edges = [0, *(np.flatnonzero(np.diff(table.lookup)) + 1).tolist(), cells]
     wrong = 0
@@ -111,7 +111,7 @@ def _first_digit(rate: Decimal, base: int) -> Cdf:
 
 
 def _cumulated(mass: Callable[[int], Decimal], furthest: int) -> Cdf:
-    """Return the cdf of a law on `-furthest .. furthest`, given its mass up to a constant factor."""
+    """Return the distribution function of a law on `-furthest .. furthest`, from masses up to a factor."""
     return _running([mass(k) for k in range(-furthest, furthest + 1)], -furthest)
 
 
@@ -141,7 +141,7 @@ _ONE = Sensitivity.of(cells=1, each=1)
 
 @dataclass(frozen=True)
 class LogRatio:
-    """One `log P(X = noise) / P(X = noise + 1)`: its estimate from draws, its value under the law, and the standard error."""
+    """A log ratio `log P(X = noise) / P(X = noise + 1)` as estimated from draws and as under the law."""
 
     noise: int
     measured: float
@@ -186,7 +186,7 @@ class Audit:
 
     @property
     def largest_deviation(self) -> LogRatio | None:
-        """Return the log ratio furthest from the law, in standard errors."""
+        """Return the largest deviation of a log ratio from the law, in standard errors."""
         return max(self.log_ratios, key=lambda r: abs(r.measured - r.exact) / r.error, default=None)
 
     @property
@@ -199,7 +199,7 @@ class Audit:
 def audit(
     law: Any, size: int, words: Words, *, delta: float | None = None, confidence: float = 0.999999
 ) -> Audit:
-    """Audit the sampler of a law on the integers: compare the loss that its draws show with the stated loss.
+    """Audit the sampler of a law: compare the privacy loss that its draws show with the stated one.
 
     Parameters
     ----------
@@ -259,15 +259,14 @@ def _refuse_unsuitable(law: Any, size: int, delta: float | None, confidence: flo
         )
     if checked_draws(size) < 1000:
         raise SpecError(f"{size} draws are requested", needed="at least 1,000 draws")
-    if not 0.5 < confidence < 1 or not 0 <= (delta or 0) < 1:
-        raise SpecError(
-            f"confidence = {confidence} and delta = {delta} are given",
-            needed="a confidence above 0.5 and below 1, and a delta from 0 to below 1",
-        )
+    if not 0.5 < confidence < 1:
+        raise SpecError(f"the confidence is {confidence}", needed="a number above 0.5 and below 1")
+    if not 0 <= (delta or 0) < 1:
+        raise SpecError(f"delta is {delta}", needed="a number of 0 or more and below 1")
 
 
 def _claim(law: Any, delta: float | None) -> tuple[float, float]:
-    """Return the (epsilon, delta) that the law states, or epsilon at another delta from the law's exact curve."""
+    """Return the (epsilon, delta) that the law states, or the exact epsilon at another delta."""
     cost = law.cost(_ONE)
     if delta is None and cost.currency == "epsilon":
         return float(cost.amount), float(cost.delta)
@@ -276,7 +275,7 @@ def _claim(law: Any, delta: float | None) -> tuple[float, float]:
 
 
 def audit_histogram(law: Any, size: int, words: Words) -> Integers:
-    """Return how often each value `-reach .. reach` occurs in `size` draws; values beyond count at the ends."""
+    """Return how often each noise value occurs in `size` draws, with far values counted at the ends."""
     reach = _audited_reach(law)
     counts = np.zeros(2 * reach + 1, dtype=np.int64)
     for start in range(0, size, _DRAWS_PER_BLOCK):
@@ -290,7 +289,7 @@ def _audited_reach(law: Any) -> int:
 
 
 def claimed_epsilon(law: Any, delta: float) -> float:
-    """Return the epsilon at `delta` that the law's mass implies when one count changes by one."""
+    """Return the epsilon at `delta` that the law's masses imply when one count changes by one."""
     # The ratio of the masses of X and X + 1 falls in k, so the best tests are the events X <= k, and
     # epsilon(delta) is the largest log((F(k) - delta) / F(k - 1)).
     k = np.arange(-int(min(law.reach(1e-300), 2 * _MAX_REACH_COUNTS)) - 1, 1.0)
@@ -301,7 +300,7 @@ def claimed_epsilon(law: Any, delta: float) -> float:
 
 
 def epsilon_at_least(law: Any, halves: list[Integers], delta: float, confidence: float) -> float:
-    """Return a lower confidence bound on epsilon at `delta`, by Clopper-Pearson limits on events fixed in advance."""
+    """Return a lower confidence bound on epsilon at `delta`, by Clopper-Pearson limits on fixed events."""
     from scipy.special import betaincinv
 
     size = int(halves[0].sum())
@@ -320,7 +319,7 @@ def epsilon_at_least(law: Any, halves: list[Integers], delta: float, confidence:
 
 
 def _events(law: Any, size: int) -> Integers:
-    """Return at most 64 thresholds `k <= 0` for events `X <= k`, chosen from the law alone."""
+    """Return at most 64 thresholds k of events `X <= k`, chosen before any draw."""
     k = np.arange(2 - _audited_reach(law), 1)
     frequent = k[law.cdf(k - 1) * size > 100]
     chosen = frequent if len(frequent) else k[-1:]
@@ -328,7 +327,7 @@ def _events(law: Any, size: int) -> Integers:
 
 
 def log_ratios(law: Any, counts: Integers) -> tuple[LogRatio, ...]:
-    """Compare log ratios of neighbouring frequencies with the law, where both values are expected 1,000 times or more."""
+    """Compare log ratios of frequencies with the law, at values expected 1,000 times or more."""
     reach = len(counts) // 2
     k = np.arange(1 - reach, reach)
     wanted, seen = counts.sum() * law.pmf(k), counts[1:-1]

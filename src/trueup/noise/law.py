@@ -43,7 +43,7 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class Cost:
-    """Privacy loss of releasing one vector: pure epsilon (with delta) or zCDP rho.
+    """Privacy loss of releasing one count vector: epsilon with a delta, or rho (zCDP).
 
     Examples
     --------
@@ -80,7 +80,7 @@ class Tail(NamedTuple):
 
 
 class Form(NamedTuple):
-    """The log mass (density) of a law up to a constant: `-slope |x| - curvature x^2` for `|x| <= reach`."""
+    """The form `-slope |x| - curvature x^2` of a law's log mass or density, up to a constant."""
 
     slope: float
     curvature: float
@@ -126,7 +126,7 @@ class Law(Protocol):
 
     @property
     def form(self) -> Form | None:
-        """Return the law's log mass as a `Form`, or None if it has another form."""
+        """Return the form of the law's log mass, or None if it has no such form."""
         ...
 
     @property
@@ -140,19 +140,19 @@ class Law(Protocol):
 
     @property
     def rate(self) -> float | None:
-        """Return the rate of a law on the integers with mass proportional to `exp(-rate |k|)`; None for other laws."""
+        """Return the rate of a law with mass proportional to `exp(-rate |k|)`, or None for other laws."""
         ...
 
     def scaled(self, factor: Fraction) -> Law:
-        """Return the law of the same kind with `factor` times the privacy cost; raise SpecError if there is none."""
+        """Return the law of the same kind with `factor` times the privacy cost, or raise SpecError."""
         ...
 
     def characteristic(self, t: Reals) -> Reals:
-        """Return the mean of `cos(t noise)` at frequencies `t` (per count); raise SpecError if it is not known."""
+        """Return the mean of `cos(t noise)` at frequencies `t` (per count), or raise SpecError."""
         ...
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Return the distribution of the privacy loss if one count changes by `change`; raise SpecError if it is unknown."""
+        """Return the distribution of the loss if one count changes by `change`, or raise SpecError."""
         ...
 
     def logpmf(self, noise: ArrayLike) -> Reals:
@@ -164,15 +164,15 @@ class Law(Protocol):
         ...
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and largest true count that a published value may stand for; `NO_LIMIT` if there is none."""
+        """Return the smallest and largest true count for each published value, or `NO_LIMIT`."""
         ...
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Return a number for each value; values with equal numbers have the same table, shifted by whole counts."""
+        """Return one number per published value; the likelihoods of equal numbers differ only by a shift."""
         ...
 
     def table(self, published: float, depth: float) -> tuple[int, Reals]:
-        """Return the likelihood of the true counts given a published value: the first count, and log masses from it on."""
+        """Return a published value's likelihood of true counts: the first count, and the log masses."""
         ...
 
     @property
@@ -181,7 +181,7 @@ class Law(Protocol):
         ...
 
     def says(self, published: float) -> str:
-        """Return words for what a published value implies about the true count."""
+        """Return words for what a published value says about the true count."""
         ...
 
     def cdf(self, noise: ArrayLike) -> Reals:
@@ -189,7 +189,7 @@ class Law(Protocol):
         ...
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Return the smallest `k` whose cdf reaches `probability`."""
+        """Return the smallest `k` with `P(X <= k)` of at least `probability`."""
         ...
 
     def tail(self, probability: float) -> Tail:
@@ -197,7 +197,7 @@ class Law(Protocol):
         ...
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Draw `size` independent values exactly; raise an error for a continuous law."""
+        """Return `size` independent exact draws, or raise an error if the law is continuous."""
         ...
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
@@ -209,5 +209,5 @@ class Law(Protocol):
         ...
 
     def sentence(self) -> str:
-        """Return a sentence on the law, for reports and certificates."""
+        """Return a sentence on the law for reports and certificates."""
         ...

@@ -26,7 +26,7 @@ MAX_LOSSES = 1 << 21
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """Privacy losses on a grid of equally spaced values, with masses that are never below the true ones.
+    """Privacy losses on a grid of equally spaced values, with masses that are at least the true ones.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def laplace_losses(epsilon: Fraction, change: int) -> Losses:
 
 
 def truncated_losses(epsilon: Fraction, bound: int, change: int, log_mass: Reals, beyond: float) -> Losses:
-    """Return the loss distribution of truncated Laplace noise; outputs that only one neighbour can give add to delta.
+    """Return the loss distribution of truncated Laplace noise; what only one neighbour gives adds to delta.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ MIN_GAUSSIAN_VARIANCE = 16.0
 
 @dataclass(frozen=True, eq=False)
 class MassTable:
-    """Log masses at the counts `low, low + 1, ...`, extended linearly at both ends.
+    """Log masses at the counts `low, low + 1, ...`, with a linear extension at both ends.
 
     A convolution of log-concave laws lies below that line, and the line is reached only where
     readings contradict each other at odds below 1e-200.
@@ -50,14 +50,14 @@ class MassTable:
         return self.log[inside] + np.where(beyond < 0, -beyond * slopes[0], beyond * slopes[1])
 
     def _slopes(self) -> tuple[float, float]:
-        """Return, for both ends of the table, the change of the log mass per count outwards."""
+        """Return the change of the log mass per count at both ends of the table, outwards."""
         if self.log.size < 2:
             return -np.inf, -np.inf
         return min(self.log[0] - self.log[1], 0.0), min(self.log[-1] - self.log[-2], 0.0)
 
 
 def reading_masses(shape: Shape) -> tuple[int, Reals]:
-    """Return the first count and the normalised likelihood of a count given its noisy versions."""
+    """Return the likelihood of a count given its noisy versions: the first count, and normalised masses."""
     low = min(offset - reach(law) for law, offset in shape)
     high = max(offset + reach(law) for law, offset in shape)
     counts = window(low, high)
@@ -106,7 +106,7 @@ def convolved(shapes: Shapes, distance: int) -> MassTable:
 
 
 def _wide_gaussian(shape: Shape) -> tuple[float, float] | None:
-    """Return the centre and variance of a count's likelihood under wide Gaussian noise; None for other noise."""
+    """Return centre and variance of a count's likelihood under wide Gaussian noise, else None."""
     forms = [law.form for law, _ in shape]
     if not all(f and f.slope == 0 and f.curvature > 0 and f.reach == np.inf for f in forms):
         return None
@@ -138,7 +138,7 @@ def simulated(shapes: Shapes, draws: int, rng: np.random.Generator) -> MassTable
 
 @lru_cache(maxsize=256)
 def reach(law) -> int:
-    """Return the half width (counts) of the window in which a law's masses are kept."""
+    """Return the half width (counts) of the window in which a law's masses are tabulated."""
     return int(law.reach(WINDOW_MASS_LEFT_OUT)) + 1
 
 
@@ -158,7 +158,7 @@ def window(low: int, high: int) -> NDArray[np.int64]:
 
 
 def _filtered(masses: Reals, epsilon: float, times: int) -> Reals:
-    """Return masses convolved with `times` two-sided geometric laws."""
+    """Return masses convolved `times` times with a two-sided geometric law."""
     from scipy.signal import lfilter  # slow to import, and only summed totals need it
 
     q, gain = np.exp(-epsilon), -np.expm1(-epsilon)
@@ -181,7 +181,7 @@ def _power(low: int, masses: Reals, times: int, edge: int) -> tuple[int, Reals]:
 
 
 def _trim(low: int, masses: Reals, edge: int) -> tuple[int, Reals]:
-    """Return the masses within -edge..edge that are not negligible, and the first of their counts."""
+    """Return the masses within -edge..edge that are not negligible, and their first count."""
     first, last = max(-edge - low, 0), min(edge - low + 1, masses.size)
     kept = masses[first:last]
     inside = np.flatnonzero(kept > 1e-300)[[0, -1]]
@@ -189,7 +189,7 @@ def _trim(low: int, masses: Reals, edge: int) -> tuple[int, Reals]:
 
 
 def _added(masses: Reals, low: int, other: Reals) -> Reals:
-    """Return the convolution of two laws on a common centred window."""
+    """Return the convolution of two laws on one centred window."""
     whole = np.convolve(masses, other)
     first = -low
     return whole[first : first + masses.size]

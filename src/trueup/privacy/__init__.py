@@ -1,4 +1,4 @@
-"""Privacy losses in exact fractions: composition, conversion and tight bounds.
+"""Privacy losses as exact fractions: their composition, conversion and tight bounds.
 
 Losses add: pure epsilons, zCDP rhos (Bun and Steinke, 2016, Lemma 2.3) and deltas, each over
 levels, queries and releases. Fractions make the sum independent of order and grouping, and ten
@@ -38,7 +38,7 @@ ZERO = Fraction(0)
 
 @dataclass(frozen=True)
 class Loss:
-    """The composed privacy loss of one step of a neighbour relation, in epsilon and in rho.
+    """The composed privacy loss between neighbouring databases, in epsilon and in rho.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Loss:
         )
 
     def __sub__(self, other: Loss) -> Loss:
-        """Return this loss less another one that is part of it."""
+        """Return this loss minus another one that is part of it."""
         parts = ("epsilon", "rho", "converted", "delta")
         left = {name: getattr(self, name) - getattr(other, name) for name in parts}
         if min(left.values()) < 0:
@@ -84,11 +84,11 @@ class Loss:
 
     @property
     def zcdp(self) -> Fraction:
-        """Return the whole loss in rho (zCDP)."""
+        """Return the whole loss as rho (zCDP)."""
         return self.rho + self.converted
 
     def at_delta(self, delta: Fraction) -> Fraction:
-        """Return an upper bound on epsilon such that the whole loss is (epsilon, delta)-DP.
+        """Return an upper bound on epsilon at `delta` for the whole loss.
 
         Examples
         --------
@@ -102,7 +102,8 @@ class Loss:
             return self.epsilon
         if left <= 0:
             raise PrivacyError(
-                "the sum of the losses already uses all of delta", remedy="give a larger delta"
+                "the delta of the noise itself is not below the requested delta",
+                needed=f"a delta above {outward(self.delta)}",
             )
         # Either keep the pure parts as they are, or read everything in rho: both bound the loss.
         mixed = self.epsilon + (epsilon_of(self.rho, left) if self.rho else ZERO)
@@ -110,7 +111,7 @@ class Loss:
 
 
 def compose(costs: Iterable[Cost]) -> Loss:
-    """Add up the costs of all queries for one step of one neighbour relation.
+    """Return the sum of the costs of all queries between two neighbouring databases.
 
     Raises
     ------
@@ -131,7 +132,7 @@ def compose(costs: Iterable[Cost]) -> Loss:
 
 def _check(cost: object) -> None:
     if not isinstance(cost, Cost):
-        raise SpecError(f"a {type(cost).__name__} is given as a cost", needed="a Cost")
+        raise SpecError(f"a {type(cost).__name__} is given as a cost", needed="a `Cost`")
     if cost.currency not in ("epsilon", "rho"):
         raise SpecError(f"a cost is given in '{cost.currency}'", needed="a cost in epsilon or rho")
     for name, value in (("amount", cost.amount), ("delta", cost.delta)):
@@ -148,7 +149,7 @@ DIGITS = 4
 
 
 def outward(amount: Fraction | float, digits: int = DIGITS) -> str:
-    """Return a privacy loss rounded up to a few significant digits, as text.
+    """Return a privacy loss as text, rounded up to a few significant digits.
 
     Parameters
     ----------
@@ -177,7 +178,7 @@ CUT = Fraction(1, 10**12)
 
 @dataclass(frozen=True)
 class NoisePart:
-    """Noise of one law on some counts, with the change of these counts in one step of the neighbour relation.
+    """Noise of one law on several counts, and how much they change between neighbouring databases.
 
     Attributes
     ----------
@@ -202,12 +203,12 @@ class NoisePart:
 
     @classmethod
     def of(cls, law: Law, cells: int, each: int) -> NoisePart:
-        """Return noise on independent counts, of which one step changes `cells` counts by at most `each`."""
+        """Return noise on independent counts, of which `cells` change by at most `each`."""
         return cls(law, law.cost(Sensitivity.of(cells, each)), cells, each)
 
     @classmethod
     def reached(cls, law: Law, reach: Reach, relation: Relation, *, cells: int) -> NoisePart:
-        """Return noise on `cells` counts, given the contribution `reach` of one unit."""
+        """Return noise on `cells` counts, to which one unit contributes at most `reach`."""
         cost = law.cost(reach.sensitivity(relation, cells=cells))
         moves = None if law.joint else reach.moves(relation, cells=cells)
         return cls(law, cost, *(moves or (0, 0)))
@@ -219,12 +220,12 @@ class NoisePart:
 
     @property
     def bounded(self) -> bool:
-        """Return True if the distribution of the privacy loss is known."""
+        """Return True if the distribution of the noise's privacy loss is known."""
         return bool(self.cells) or self.cost.currency == "epsilon" or not self.cost.amount
 
 
 def tight_epsilon(parts: Iterable[NoisePart], delta: Fraction) -> Fraction:
-    """Bound epsilon at `delta` from above for given noise, using the distribution of the privacy loss.
+    """Return an upper bound on epsilon at `delta` for several noises, from their loss distributions.
 
     Parameters
     ----------
@@ -259,7 +260,7 @@ Kind = tuple[Law, int] | Cost
 
 
 def _kinds(parts: Iterable[NoisePart]) -> Counter[Kind]:
-    """Return the number of counts that change under each law, and of parts for which only the cost is known."""
+    """Return the number of counts that change under each law, and the parts with a known cost only."""
     found: Counter[Kind] = Counter()
     for part in parts:
         if part.cells:

@@ -1,4 +1,4 @@
-"""Epsilon at a given delta of composed noise, from the distribution of the privacy loss, with every error rounded up.
+"""Upper bounds on epsilon at a given delta of composed noise, from the distribution of the privacy loss.
 
 Let L be the loss of all steps together. What is composed is (epsilon, delta)-DP exactly where
 
@@ -62,7 +62,7 @@ class Cumulants:
         ]
 
     def at(self, tilt: float) -> tuple[float, float, float]:
-        """Return the log moment generating function and its first two derivatives at lambda."""
+        """Return the log moment generating function at `tilt`, and its first two derivatives."""
         value = mean = spread = 0.0
         for loss, log_mass, number in self.parts:
             exponent = log_mass + tilt * loss
@@ -81,7 +81,7 @@ def _thinned(steps: Composed) -> list[tuple[Losses, int, int]]:
 
 
 def _bisect(falls: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the largest point at which a monotone predicate holds, by bisection on a logarithmic scale."""
+    """Return the largest point at which a monotone predicate holds, by bisection of its log."""
     for _ in range(50):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if falls(middle) else (low, middle)
@@ -90,7 +90,7 @@ def _bisect(falls: Callable[[float], bool], low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class Window:
-    """Exponential tilts, and the range of losses that contains nearly all of the tilted mass."""
+    """Two exponential tilts, and the range of losses that has nearly all of the tilted mass."""
 
     tilt: float
     further: float
@@ -129,7 +129,7 @@ def _window(steps: Composed, delta: float) -> Window:
 
 
 def on_grid(steps: Composed, delta: float) -> LossMasses | None:
-    """Return masses of the summed losses on a grid, or None if the grid is too long or too inaccurate."""
+    """Return masses of the summed losses on a grid, or None if the grid is too long or inaccurate."""
     window, number = _window(steps, delta), sum(n for _, n in steps)
     points = 1 << ceil(log2(min(max(LEAST_POINTS, POINTS_A_ROOT * number**0.5), MOST_POINTS)))
     if number > points // 4:
@@ -166,19 +166,19 @@ def on_grid(steps: Composed, delta: float) -> LossMasses | None:
 
 
 def _raised(log_scale: float, number: int) -> float:
-    """Return a sum of logarithms plus a bound on its rounding error."""
+    """Return a sum of logarithms plus a bound on the sum's rounding error."""
     return log_scale + 2 * ROUNDING * (number + 8) * (1 + abs(log_scale))
 
 
 def _grid(steps: Composed, h: float) -> float:
-    """Return a grid step of at least h that fits the spacing of the losses."""
+    """Return a grid step of at least h that suits the spacing of the losses."""
     spacings = {losses.spacing for losses, _ in steps}
     spacing = spacings.pop()
     return spacing / max(1, int(spacing / h)) if not spacings and spacing >= h else h
 
 
 def _divided(losses: Losses, h: float) -> tuple[NDArray[np.int64], Reals]:
-    """Return grid nodes and masses of losses; each mass is divided between two nodes, and the loss rounded up."""
+    """Return nodes and masses of losses on a grid; each mass is divided so that no loss is understated."""
     place = losses.loss / h
     index = np.floor(place).astype(np.int64)
     share = np.expm1(-(place - index) * h) / np.expm1(-h)
@@ -190,7 +190,7 @@ def _divided(losses: Losses, h: float) -> tuple[NDArray[np.int64], Reals]:
 
 
 def _tilted(loss: Reals, log_mass: Reals, tilt: float) -> tuple[Reals, float]:
-    """Return tilted masses with sum one, and the logarithm of the normalising constant, rounded up."""
+    """Return tilted masses with sum 1, and the log of their normalising constant, rounded up."""
     exponent = log_mass + tilt * loss
     peak = float(exponent.max())
     weight = np.exp(exponent - peak)
@@ -209,7 +209,7 @@ MAX_LOG_SCALE = 500.0
 
 @dataclass(frozen=True, eq=False)
 class LossMasses:
-    """Masses `p exp(log_scale - tilt loss)` at increasing losses; `error` bounds the Euclidean error of p."""
+    """Masses `p exp(log_scale - tilt loss)` at increasing losses, with a bound on the error of p."""
 
     loss: Reals
     p: Reals
@@ -219,7 +219,7 @@ class LossMasses:
     above: float = 0.0
 
     def delta(self, epsilon: float) -> float:
-        """Return the bound on delta at an epsilon, which is the right side of (1) in this module, rounded up."""
+        """Return an upper bound on the delta at an epsilon: the right side of (1), rounded up."""
         if (log_scale := self.log_scale - self.tilt * epsilon) > MAX_LOG_SCALE:
             return 1.0  # far below what is looked for
         first = int(np.searchsorted(self.loss, epsilon, "right"))
@@ -235,7 +235,7 @@ def rounded_up(amount: float) -> float:
 
 
 def power(base: NDArray[Any], number: int, times: Callable[..., NDArray[Any]]) -> NDArray[Any]:
-    """Return a distribution raised to a power of at least one, by repeated squaring."""
+    """Return a distribution combined with itself `number` times, by repeated squaring."""
     whole = None
     while True:
         if number & 1:
@@ -255,7 +255,7 @@ EPSILON_RELATIVE_TOLERANCE = 1e-9
 
 
 def composed_epsilon(composed: Composed, delta: Fraction) -> float:
-    """Return an upper bound on epsilon such that the composed steps are (epsilon, delta)-DP.
+    """Return an upper bound on epsilon at `delta` for composed noise.
 
     Parameters
     ----------
@@ -288,12 +288,12 @@ def composed_epsilon(composed: Composed, delta: Fraction) -> float:
 
 
 def _rounding_shift(steps: Composed) -> float:
-    """Return the largest amount by which rounded losses may be too small."""
+    """Return the largest amount by which losses rounded to the grid may be too small."""
     return rounded_up(8 * ROUNDING * sum(n * max(abs(losses.least), abs(losses.most)) for losses, n in steps))
 
 
 def _least_epsilon(masses: LossMasses, delta: float, most: float) -> float:
-    """Return the smallest epsilon, by bisection, whose delta is at most the given one."""
+    """Return the smallest epsilon with a delta of at most `delta`, by bisection."""
     if masses.delta(0.0) <= delta:
         return 0.0
     low, high = 0.0, most
@@ -325,7 +325,7 @@ def _sum_of_losses(steps: Composed) -> LossMasses:
 
 
 def _powered(mass: Reals, number: int) -> Reals:
-    """Return masses of the sum of several independent losses of one kind."""
+    """Return the masses of the sum of several independent losses with equal masses."""
 
     def times(one: Reals, other: Reals) -> Reals:
         return np.convolve(one, other) * (1 + 4 * ROUNDING * min(len(one), len(other)))

@@ -1,4 +1,4 @@
-"""Contributions of one unit of privacy to a query, and the sensitivities that follow.
+"""Contributions of one unit of privacy to the counts of a query, and the resulting sensitivities.
 
 A unit of privacy (person, household, establishment) contributes to at most `cells` counts of a
 query, between zero and `each` to every one of them. What "neighbouring" means turns that bound
@@ -68,16 +68,16 @@ class Contribution:
         if self.exact and (self.cells, self.each) != (1, 1):
             raise SpecError(
                 "a partition is given together with other bounds on the contribution",
-                needed="a contribution of one count that changes by one",
+                needed="no other bounds: one unit changes one count of a partition by one",
             )
 
     @classmethod
     def partition(cls) -> Contribution:
-        """Return the contribution to cells that partition the units: one unit changes one count by one."""
+        """Return the contribution to cells of a partition: one unit changes one count by one."""
         return cls(1, 1, exact=True)
 
     def sensitivity(self, relation: Relation, *, cells: int) -> Sensitivity:
-        """Bound the distance between the answers on neighbouring databases to a query of `cells` counts.
+        """Return the sensitivity of a query of `cells` counts between neighbouring databases.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class Contribution:
         return Sensitivity.of(*self.moves(relation, cells=cells))
 
     def moves(self, relation: Relation, *, cells: int) -> tuple[int, int]:
-        """Return the number of counts of a query that one step changes, and the largest change of each.
+        """Return how many counts of a query change between neighbouring databases, and by how much at most.
 
         Examples
         --------
@@ -117,7 +117,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Records:
-    """The contribution, to every query, of a unit with at most `records` records, each counted in one cell.
+    """The contribution of a unit with at most `records` records, each of which counts in one cell.
 
     Let `v` and `w` be the counts of the records that a unit keeps in two neighbouring databases, where other units keep
     what they kept: `trueup.io.microdata.truncate` uses no other unit's records. Both are vectors of whole numbers from zero whose
@@ -151,7 +151,7 @@ class Records:
         _whole(self.records, "the number of records of a unit")
 
     def sensitivity(self, relation: Relation, *, cells: int) -> Sensitivity:
-        """Bound the distance between the answers on neighbouring databases; see `Contribution.sensitivity`."""
+        """Return the sensitivity of a query of `cells` counts between neighbouring databases."""
         factor = _factor(relation)
         _whole(cells, "the number of counts of a query", 0)
         return Sensitivity(
@@ -159,7 +159,7 @@ class Records:
         )
 
     def moves(self, relation: Relation, *, cells: int) -> tuple[int, int] | None:
-        """Return the number of counts that one step changes and the change of each, or None if these are not unique.
+        """Return how many counts change and by how much, or None if that depends on the records.
 
         Examples
         --------
@@ -172,7 +172,7 @@ class Records:
 
 
 def records_left_out(most: int) -> Records:
-    """Bound the contribution of one unit to the number of records that a limit leaves out.
+    """Return a bound on the contribution of one unit to the number of records that a limit leaves out.
 
     Let m be the number of records that a unit has and R how many it keeps. It adds f(m) = min(max(m - R, 0), most), a whole
     number from 0 to `most` that depends on its own records alone, and the number is the sum of f over all units. Under

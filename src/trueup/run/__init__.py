@@ -1,4 +1,4 @@
-"""Executors that run tasks on one machine or many, and deadlines."""
+"""Executors that carry out tasks on one machine or several, and deadlines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cores() -> int:
 
 
 def told_time(seconds: float) -> str:
-    """Return a duration in seconds as words."""
+    """Return words for a duration in seconds."""
     if seconds < 1.5:
         return "a second"
     return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
@@ -34,7 +34,7 @@ def told_time(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Deadline:
-    """A point in time by which work must end, and the time allowed until then.
+    """A point in time at which work must end, and the time allowed until then.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Deadline:
 
     @classmethod
     def of(cls, minutes: float | None = None, *, began: float | None = None) -> Deadline:
-        """Return the deadline of a command that began at a given value of `time.monotonic`.
+        """Return the deadline of a command, given its time limit in minutes and when it began.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class Deadline:
         return cls((time.monotonic() if began is None else began) + 60 * minutes, 60.0 * minutes)
 
     def left(self, share: float = 1.0) -> float:
-        """Return the seconds until a given share of the allowed time is over; negative afterwards."""
+        """Return the seconds until a given share of the allowed time is over; negative after that."""
         return self.ends - (1 - share) * self.allowed - time.monotonic()
 
     def sooner(self, share: float) -> Deadline:
@@ -93,7 +93,7 @@ class Deadline:
         return f"about {told_time(self.allowed - self.left() + seconds)} in all"
 
     def spent(self, method: str, done: str, remedy: str) -> ConvergenceError:
-        """Return the error to raise if a deadline passed without a result.
+        """Return the error for a deadline that passed before there was a result.
 
         Examples
         --------
@@ -123,7 +123,7 @@ Result = TypeVar("Result")
 
 
 class InTurn(Sequence[Item]):
-    """Items that are created only when they are taken, to save memory.
+    """Items of a sequence that are created only when they are needed, to save memory.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class InTurn(Sequence[Item]):
 
 
 def runs_of(before: NDArray[np.integer], most: int) -> list[tuple[int, int]]:
-    """Return pairs `(first, end)` of runs of parts that have about `most` cells each.
+    """Return the `(first, end)` of runs of parts that have about `most` cells in each run.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def runs_of(before: NDArray[np.integer], most: int) -> list[tuple[int, int]]:
 
 
 class Executor(Protocol):
-    """A way of carrying out a task on many items; as a context manager, it ends its workers.
+    """A way to carry out one task on many items by workers.
 
     A task is **carried out at least once**: a worker may be killed after its work and before its answer, and an
     engine may start a twin of a slow task. So a task leaves what it makes in `run.parts.Parts`, where the first
@@ -182,7 +182,7 @@ class Executor(Protocol):
     beside_driver: bool
 
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
-        """Carry out a task on every item; yield the position of the item and the result, in any order.
+        """Carry out a task on every item; yield each item's position and result, in any order.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class Executor(Protocol):
         ...
 
     def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
-        """Count equal rows of a table of records where it is stored; return False if the engine cannot read it.
+        """Count equal rows of a table of records where it is stored; return False if that is not possible.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class Executor(Protocol):
 
 
 def told(error: BaseException, label: str) -> TrueupError:
-    """Convert an exception raised by a task into an error that can be sent between processes and quotes no data.
+    """Return an exception of a task as an error that quotes no data and can be sent between processes.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def told(error: BaseException, label: str) -> TrueupError:
 
 
 def out_of_memory(what: str) -> ResourceError:
-    """Return advice on what to do if memory does not suffice."""
+    """Return the error for a lack of memory, with advice on what to do."""
     return ResourceError(
         what,
         remedy="free memory or give fewer --workers, then continue with --resume; or start anew with a smaller --memory",

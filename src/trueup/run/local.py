@@ -26,7 +26,7 @@ MOST_THREADS = 4
 
 
 class LocalPool:
-    """A pool of worker processes on this machine; a pool of one worker uses this process.
+    """A pool of worker processes of this machine, or this process itself for one worker.
 
     Workers are spawned, not forked: libraries with threads do not survive a fork. A worker that is killed is
     noticed by the end of its pipe, and its item is given to another one. A spawned process reads the script that it was
@@ -72,7 +72,7 @@ class LocalPool:
         self._pool = []
 
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
-        """Carry out a task on every item; see `Executor.map`."""
+        """Carry out a task on every item; yield each item's position and result, in any order."""
         if self.workers == 1:
             yield from self._here(task, items)
             return
@@ -83,7 +83,7 @@ class LocalPool:
             raise
 
     def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
-        """Return False, because the driver reads every source itself; see `Executor.grouped`."""
+        """Return False, because this process reads every source itself."""
         return False
 
     def _here(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
@@ -121,7 +121,7 @@ class LocalPool:
                 yield at, answer
 
     def _idle(self, busy: dict[Connection, Any], items: int) -> _Worker | None:
-        """Return a free worker, after starting one if there are too few; None if all are busy."""
+        """Return a free worker, started if there are too few, or None if all are busy."""
         if idle := next((w for w in self._pool if w.pipe not in busy), None):
             return idle
         if len(self._pool) >= min(self.workers, items):
@@ -164,7 +164,7 @@ class LocalThreads(LocalPool):
 
 
 class _Worker:
-    """A worker process and the pipe to it."""
+    """A worker process, and the pipe by which it gets tasks."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -179,7 +179,7 @@ class _Worker:
             self.pipe.send_bytes(pickle.dumps((task, item, label)))
 
     def end(self) -> int | None:
-        """End the process; return words for how it ended."""
+        """End the process; return words for the way in which it ended."""
         with suppress(OSError):
             self.pipe.close()
         self._process.join(0.1)
@@ -191,7 +191,7 @@ class _Worker:
 
 @contextmanager
 def _as_worker() -> Iterator[None]:
-    """Set the environment variables of a worker while the process is started."""
+    """Set the environment variables of a worker while its process is started."""
     before = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
     os.environ.update(WORKER_ENVIRONMENT)
     try:
@@ -205,7 +205,7 @@ def _as_worker() -> Iterator[None]:
 
 
 def _work(pipe: Connection) -> None:
-    """Carry out tasks that arrive through the pipe, until it is closed."""
+    """Carry out the tasks that arrive through a pipe, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the driver's to handle
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Folders of parts, each committed whole and exactly once, and executors that store results there.
+"""Folders of files that are committed whole and once only, and executors that store results in them.
 
 A run that was killed goes on, whichever process writes a part and however often.
 """
@@ -27,7 +27,7 @@ _RECORD = ".part"
 
 @dataclass(frozen=True)
 class Part:
-    """A part that was committed, with its digest.
+    """A committed file of a run, with its digest.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Part:
 
 
 class Parts:
-    """Named files in a folder that several machines share; each file is committed at most once.
+    """Named files in a folder that several machines share, each of which is committed at most once.
 
     A writer fills a file that nobody else sees, forces it to the disk, gives it a name that holds its digest, and
     links a small record `NAME.part` to it. Making a link fails where the name exists already, so of any number
@@ -85,7 +85,7 @@ class Parts:
             )  # a task that outlives its run must not bring its folder back
 
     def commit(self, name: str, write: Callable[[Path], object], suffix: str = "") -> Part:
-        """Write a file by calling `write`, and commit it under a name; return the part committed under that name.
+        """Write a file by calling `write` and commit it under a name; return the file committed there.
 
         `write` is not called where the name is committed already.
 
@@ -106,7 +106,7 @@ class Parts:
         return winner
 
     def find(self, name: str) -> Part | None:
-        """Return the part committed under a name, or None, without reading its file.
+        """Return the record of the file committed under a name, or None, without reading the file.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class Parts:
         return held
 
     def part(self, name: str) -> Part:
-        """Return the part committed under a name without reading its file; raise BundleError if there is none."""
+        """Return the record of the file committed under a name, or raise BundleError if there is none."""
         if held := self.find(name):
             return held
         raise BundleError(f"part '{name}' of the run is missing", remedy="continue the run with --resume")
@@ -148,17 +148,17 @@ class Parts:
         return path
 
     def forget(self, name: str) -> None:
-        """Remove the part committed under a name, which must be one that can be computed again."""
+        """Remove the file committed under a name, if it can be computed again."""
         if self._follows and (held := self.find(name)):
             (self.folder / f"{name}{_RECORD}").unlink()
             (self.folder / held.file).unlink(missing_ok=True)
 
     def names(self) -> set[str]:
-        """Return the names of all committed parts."""
+        """Return the names under which files are committed."""
         return {p.name.removesuffix(_RECORD) for p in self.folder.glob(f"*{_RECORD}")}
 
     def _stage(self, name: str, write: Callable[[Path], object], suffix: str) -> Part:
-        """Write a file that is not committed yet, and return it as a part."""
+        """Write a file without committing it, and return its record."""
         with self._unseen(suffix) as hidden:
             write(hidden)
             to_disk(hidden)
@@ -169,7 +169,7 @@ class Parts:
         return part
 
     def _link(self, part: Part) -> bool:
-        """Link the record of a part to its final name; return False if another process was first."""
+        """Link a file's record to its final name; return False if another process was first."""
         fields = asdict(part)
         name = fields.pop("name")
         with self._unseen(_RECORD) as hidden:
@@ -192,7 +192,7 @@ class Parts:
             Path(name).unlink(missing_ok=True)
 
     def destroy_uncommitted(self) -> None:
-        """Delete, without reading, every file that is not committed."""
+        """Delete every file that is not committed, without reading it."""
         committed = {part.file for name in self.names() if (part := self.find(name))}
         for path in self.folder.iterdir():
             if path.suffix != _RECORD and path.name not in committed:
@@ -224,14 +224,14 @@ def _writing(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise ResourceError(
-            f"cannot write part '{name}' of the run: {error.strerror or 'the disk refuses'}",
-            remedy="free space on that disk, or get permission to write there, then continue with --resume",
+            f"cannot write part '{name}' of the run: {error.strerror or 'the system gives no reason'}",
+            remedy="correct the cause, such as a full disk or a missing permission, then continue with --resume",
         ) from None
 
 
 @dataclass(frozen=True)
 class KeptExecutor:
-    """An executor that stores the result of each task under a digest of the task and its items.
+    """An executor that stores the result of each task, under a digest of the task and its items.
 
     Whoever gives the same task the same items again is given the answers that stand there, so that a run that was killed is
     begun again, and does what is left. Items go to workers through the folder, some in a file, and a worker that needs none
@@ -252,7 +252,7 @@ class KeptExecutor:
     together: int = 1
 
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
-        """Carry out a task on every item; see `Executor.map`."""
+        """Carry out a task on every item; yield each item's position and result, in any order."""
         given, done = _given(self.folder), _done(self.folder)
         edges = [*range(0, len(items), self.together), len(items)]
 
@@ -271,7 +271,7 @@ class KeptExecutor:
 
 @dataclass(frozen=True)
 class CarryOut:
-    """A task on the items of a file, whose result is stored and not computed again."""
+    """A task on the items of a file, with a stored result that is not computed again."""
 
     folder: Path
 

@@ -38,7 +38,7 @@ _SETTINGS = {
 
 
 def refuse_missing_package() -> None:
-    """Raise SpecError if PySpark or Java is not installed."""
+    """Raise an error if PySpark or Java is not installed."""
     try:
         import pyspark  # noqa: F401
     except ImportError:
@@ -49,7 +49,7 @@ def refuse_missing_package() -> None:
     home = os.environ.get("JAVA_HOME")
     if not (shutil.which("java") or (home and (Path(home) / "bin" / "java").is_file())):
         raise SpecError(
-            "the engine 'spark' needs Java, and neither JAVA_HOME nor the path leads to it",
+            "the engine 'spark' needs Java, which was found neither at JAVA_HOME nor in a directory of PATH",
             needed="a Java runtime that this version of Spark supports, such as Java 17",
             remedy="install one, or set JAVA_HOME",
         )
@@ -70,7 +70,7 @@ def session_of(master: str | None, settings: dict[str, str]) -> Any:
 
 
 def _unset(settings: dict[str, str]) -> dict[str, str]:
-    """Return the Spark settings that this package makes, except those that the user has made.
+    """Return the Spark settings of this package, except those that the user has set.
 
     Spark reads those when its Java process starts, before any session.
     """
@@ -88,7 +88,7 @@ def _unset(settings: dict[str, str]) -> dict[str, str]:
 
 @contextmanager
 def quoting_nothing(what: str) -> Iterator[None]:
-    """Replace an error of Spark, whose text may quote data, by an error that quotes nothing."""
+    """Replace errors of Spark, which may quote data, by an error that quotes nothing."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -183,7 +183,7 @@ class SparkCluster:
             self._session.stop()
 
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
-        """Carry out a task on every item; see `Executor.map`."""
+        """Carry out a task on every item; yield each item's position and result, in any order."""
         if not items:
             return
         sent = self._context.broadcast([pickle.dumps(task), *map(pickle.dumps, items)])
@@ -194,7 +194,7 @@ class SparkCluster:
             sent.destroy()
 
     def _answers(self, sent: Any, items: int) -> Iterator[tuple[int, bytes]]:
-        """Yield positions and results as tasks finish; a Spark job itself would return all of them at its end."""
+        """Yield positions and results as soon as tasks finish, before the Spark job ends."""
         answers = self._context.accumulator([], _Collected())
         positions = self._session.range(0, items, 1, numPartitions=items)
         with without_remarks():
@@ -208,7 +208,7 @@ class SparkCluster:
         yield from _while_running(run, lambda: answers.value)
 
     def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
-        """Count equal rows where the data are stored; see `Executor.grouped`."""
+        """Count equal rows of a table where it is stored; return False if Spark cannot read it."""
         if not is_address(source) and not (isinstance(source, str | Path) and _is_parquet(Path(source))):
             return False  # text is read by the driver, which holds it to the header's dialect
         name = str(source) if is_address(source) else _address(_escaped_path(Path(source)))
@@ -221,7 +221,7 @@ class SparkCluster:
             )
         if missing := sorted(set(columns) - set(table.columns)):
             raise DataError(
-                f"the table has no column '{missing[0]}'", needed=f"columns: {', '.join(columns)}"
+                f"'{name}' has no column '{missing[0]}'", needed=f"the columns {', '.join(columns)}"
             )
         with quoting_nothing("tabulating by Spark"):
             rows = table.groupBy(*columns).count().withColumnRenamed("count", count)
@@ -229,14 +229,14 @@ class SparkCluster:
         return True
 
     def _refuse_elastic(self) -> None:
-        """Refuse a Spark application whose number of executors may change."""
+        """Raise an error if the number of executors of the Spark application may change."""
         if self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
             raise SpecError(
                 "Spark adds and removes executors (spark.dynamicAllocation.enabled), so that the number of tasks and "
                 "their memory are not known",
                 needed="--workers, the most cores that the application may use, and --worker-memory, what each may use in "
                 "addition to the JVM",
-                remedy="give both",
+                remedy="give --workers and --worker-memory",
             )
 
     def _refuse_other_release(self) -> None:
@@ -250,22 +250,22 @@ class SparkCluster:
 
 
 def _address(path: Path) -> str:
-    """Return a local path with the scheme `file:`, because Spark takes other paths to be in the cluster's file system."""
+    """Return a local path with the scheme `file:`, which Spark needs for local files."""
     return f"file://{path.absolute()}"
 
 
 def _escaped_path(path: Path) -> Path:
-    """Return an existing path escaped, so that Spark does not read it as a pattern; leave a pattern unchanged."""
+    """Return an existing path escaped, so that Spark does not read it as a pattern."""
     return Path(re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.absolute()))) if path.exists() else path
 
 
 def _is_parquet(path: Path) -> bool:
-    """Return True if a local path leads only to Parquet files."""
+    """Return True if a local path contains Parquet files only."""
     return all(is_parquet(file) for file in files_of(path))
 
 
 def release_of_worker(_: Any) -> str:
-    """Return the version of this package that an executor has."""
+    """Return the version of this package that is installed on an executor."""
     return __version__
 
 
@@ -294,7 +294,7 @@ def _while_running(job: Callable[[], None], answers: Callable[[], list]) -> Iter
 
 
 def _distinct_answers(answers: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
-    """Yield the first result for every position; raise an error that a task returned."""
+    """Yield the first result for every position, or raise the error that a task returned."""
     seen: set[int] = set()
     for at, pickled in answers:
         answer = pickle.loads(pickled)
@@ -306,7 +306,7 @@ def _distinct_answers(answers: Iterator[tuple[int, bytes]]) -> Iterator[tuple[in
 
 
 def _carrying_out(sent: Any, answers: Any) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-    """Return the function for executors, which carries out items and sends the results to the driver."""
+    """Return the function that an executor runs: it carries out items and sends results to the driver."""
 
     def carry_out(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:
@@ -318,7 +318,7 @@ def _carrying_out(sent: Any, answers: Any) -> Callable[[Iterator[RecordBatch]], 
 
 
 def _answer(sent: list[bytes], at: int) -> Any:
-    """Return the result of a task or the error it raised, because Spark would repeat a task that raises an error."""
+    """Return the result of a task or its error, because Spark repeats a task that raises an error."""
     label = f"item {at + 1} of {len(sent) - 1}"
     try:
         return pickle.loads(sent[0])(pickle.loads(sent[at + 1]))

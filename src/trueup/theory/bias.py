@@ -44,14 +44,14 @@ def error_operator(matrix: ArrayLike, variances: ArrayLike | None = None) -> NDA
     a = np.atleast_2d(np.asarray(dense, float))
     if a.ndim != 2 or not np.isfinite(a).all():
         raise SpecError(
-            "the equalities are not a matrix of finite numbers", needed="one row for each equality"
+            "the equalities are not a matrix of finite numbers",
+            needed="one row of finite numbers for each equality",
         )
     v = np.ones(a.shape[1]) if variances is None else np.asarray(variances, float)
-    if v.shape != a.shape[1:] or not (np.isfinite(v) & (v >= 0)).all():
-        raise SpecError(
-            "the variances do not match the equalities",
-            needed="one finite number of 0 or more for each count",
-        )
+    if v.shape != a.shape[1:]:
+        raise SpecError(f"{v.size} variances are given", needed=f"one for each of {a.shape[1]} counts")
+    if not (np.isfinite(v) & (v >= 0)).all():
+        raise SpecError("a variance is negative or not finite", needed="finite numbers of 0 or more")
     va = v[:, None] * a.T
     return np.eye(len(v)) - va @ np.linalg.pinv(a @ va) @ a
 
@@ -59,7 +59,7 @@ def error_operator(matrix: ArrayLike, variances: ArrayLike | None = None) -> NDA
 def projection_bias(
     matrix: ArrayLike, mean: ArrayLike = 0.0, variances: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    """Return the bias (counts) of the projection onto `A x = b`, which is zero if the noise has mean zero.
+    """Return the bias (counts) of the projection onto `A x = b`, given the mean of the noise.
 
     Theorem 7: program (P), the projection on the solutions of `A v = b`, is unbiased. The paper proves it
     for symmetric noise by reflection. The error is `error_operator @ noise`, so it holds for all noise of mean
@@ -115,7 +115,7 @@ def projection_covariance(
 
 
 def nonnegative_bias_bound(law: Law, n: int, smallest: float, farthest: float) -> float:
-    """Return an upper bound on the bias of every count (counts) if the projection also keeps counts nonnegative.
+    """Return an upper bound on every count's bias (counts) if the projection keeps counts nonnegative.
 
     Theorem 11: the largest bias of program (P+) is at most `C' P(noise leaves the ball of radius r_m)`.
     Inside the ball no count can fall below zero, so (P+) is (P) there and its errors cancel by symmetry.
@@ -154,12 +154,13 @@ def nonnegative_bias_bound(law: Law, n: int, smallest: float, farthest: float) -
     0.297
     """
     if not (smallest >= 0 and farthest >= 0):
-        raise SpecError("the smallest count or the distance is negative", needed="numbers that are 0 or more")
+        which = "distance" if smallest >= 0 else "smallest count"
+        raise SpecError(f"the {which} is negative or not a number", needed="a number of 0 or more")
     return farthest * outside_probability(law, n, smallest)
 
 
 class RegionEnds(NamedTuple):
-    """Distances from the true counts to the ends of the feasible region of program (P+).
+    """Distances (counts) from the true counts to the ends of the feasible region of program (P+).
 
     Attributes
     ----------
@@ -175,7 +176,9 @@ class RegionEnds(NamedTuple):
 
 
 def region(x: ArrayLike, matrix: ArrayLike) -> RegionEnds:
-    """Return the distances C' and r_m of true counts `x (n,)` under known sums `A x`; both are confidential.
+    """Return the distances C' and r_m of true counts `x (n,)` within known sums `A x`.
+
+    Both are confidential.
 
     Raises
     ------
@@ -196,10 +199,12 @@ def region(x: ArrayLike, matrix: ArrayLike) -> RegionEnds:
     """
     counts, a = np.asarray(x, float), np.atleast_2d(np.asarray(matrix, float))
     if counts.ndim != 1 or not (np.isfinite(counts) & (counts >= 0)).all():
-        raise DataError("the counts are not a vector of finite numbers", needed="numbers of 0 or more")
+        raise DataError(
+            "the counts are not a vector of numbers from 0 on", needed="finite numbers of 0 or more"
+        )
     if a.shape[1] != counts.size:
         raise SpecError(
-            f"the matrix has {a.shape[1]} columns", needed=f"one for each of {counts.size} counts"
+            f"the matrix has {a.shape[1]} columns", needed=f"one column for each of {counts.size} counts"
         )
     reach = np.sqrt(
         np.clip(np.diag(error_operator(a)), 0.0, None)
@@ -212,7 +217,7 @@ def region(x: ArrayLike, matrix: ArrayLike) -> RegionEnds:
 
 
 def _farthest(x: np.ndarray, a: np.ndarray, i: int) -> float:
-    """Return the largest change of count `i`, up or down, within the feasible region; infinite if it has no end."""
+    """Return the largest change of count `i` within the feasible region, which may be infinite."""
     changes = []
     for sign in (1.0, -1.0):
         cost = np.zeros(x.size)
@@ -221,13 +226,16 @@ def _farthest(x: np.ndarray, a: np.ndarray, i: int) -> float:
         if found.status == 3:
             return np.inf
         if found.status != 0:
-            raise SpecError("the ends of the region of possible counts were not found", needed="smaller sums")
+            raise SpecError(
+                "the ends of the region of possible counts were not found",
+                needed="known sums within the solver's range",
+            )
         changes.append(abs(float(found.x[i]) - x[i]))
     return float(max(changes))
 
 
 def bias_bound(law: Law, x: ArrayLike, matrix: ArrayLike) -> float:
-    """Return an upper bound on the bias (counts) of every count under (P+), for equal noise on all counts.
+    """Return an upper bound on every count's bias (counts) under (P+), for equal noise on all counts.
 
     It is `C' P(noise outside the ball of radius r)`, with r the margin of the region in place of the smallest count, which it is
     never below. It is as confidential as the counts.

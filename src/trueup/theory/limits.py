@@ -1,4 +1,4 @@
-"""Limits of the error after projection (Theorems 13, 14 of Zhu et al.), and noise in a ball (Lemma 8, Corollary 9).
+"""Limits of the error after projection, and the probability that noise lies in a ball.
 
 One file: bounds on the whole vector of noise, of single counts and on lattices.
 
@@ -93,7 +93,7 @@ def ball_probability(law: Law, n: int, radius: float) -> float:
 
 
 def outside_probability(law: Law, n: int, radius: float) -> float:
-    """Return the probability that the noise lies outside the ball, without loss of digits by cancellation.
+    """Return the probability that the noise lies outside the ball, also where it is tiny.
 
     For a law without a formula it is that difference, so it is right to an absolute 1e-12 only.
 
@@ -109,9 +109,9 @@ def outside_probability(law: Law, n: int, radius: float) -> float:
 def _inside_and_outside(law: Law, n: int, radius: float) -> tuple[float, float]:
     """Return the probabilities that the noise lies inside and outside the ball."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise SpecError(f"n is {n!r}", needed="a whole number of counts, 1 or more")
+        raise SpecError(f"the number of counts, n, is {n!r}", needed="a whole number of 1 or more")
     if not radius == radius:
-        raise SpecError("the radius is not a number", needed="a radius in counts")
+        raise SpecError("the radius is not a number", needed="a number of counts")
     if radius < 0:
         return 0.0, 1.0
     if radius == inf:
@@ -137,14 +137,14 @@ def _gamma(shape: float, x: float) -> tuple[float, float]:
 
 
 def _geometric(epsilon: float, n: int, radius: int) -> tuple[float, float]:
-    """Return the probabilities inside and outside the ball for geometric noise; the smaller is a sum of positive terms."""
+    """Return the probabilities that geometric noise lies inside and outside the ball."""
     above = (radius + 1) * sinh(min(epsilon, 700.0)) > n  # the mean of the norm is n / sinh(epsilon)
     part = min(float(_terms(epsilon, n, radius, above).sum()), 1.0)
     return (1 - part, part) if above else (part, 1 - part)
 
 
 def _terms(epsilon: float, n: int, radius: int, above: bool) -> NDArray[np.float64]:
-    """Return the terms `P(binomial = k) P(negative binomial > radius - k)`, or with `<=`, for all k that matter.
+    """Return the terms `P(binomial = k) P(negative binomial > radius - k)`, or with `<=`, that matter.
 
     They are found by tilting: with `u` in place of `a = exp(-epsilon)` the norm has its mean at the radius, and the
     terms have their weight where the tilted binomial law has. Its mass, normalised over the window, gives the
@@ -166,7 +166,7 @@ def _terms(epsilon: float, n: int, radius: int, above: bool) -> NDArray[np.float
 
 
 def convolved_norm_probability(law: Law, n: int, radius: int) -> float:
-    """Return the probability that the norm is at most the radius, by convolutions and repeated squaring."""
+    """Return the probability that the norm of the noise is at most the radius, by convolutions."""
     from scipy.signal import fftconvolve
 
     convolve = np.convolve if radius <= 512 else lambda x, y: np.maximum(fftconvolve(x, y), 0.0)
@@ -202,7 +202,7 @@ def variance_limit(law: Noise) -> float:
 
 
 def wasserstein(law: Noise, n: int) -> float:
-    """Return the Wasserstein-1 distance (counts) between the law of the noise and that of the error after projection.
+    """Return the Wasserstein-1 distance (counts) between the laws of the noise and the projected error.
 
     It is `integral |F - G|` of the two distribution functions, and at most `wasserstein_bound`.
 
@@ -234,7 +234,7 @@ def wasserstein(law: Noise, n: int) -> float:
 
 
 def kolmogorov(law: Noise, n: int) -> float:
-    """Return the largest difference between the distribution functions of noise and of error after projection.
+    """Return the largest difference of the distribution functions of the noise and the projected error.
 
     Theorem 14: the error converges in distribution to the noise as n grows, so this goes to zero for
     continuous noise. For noise on the integers it does not: the error spreads each integer's mass over
@@ -251,7 +251,7 @@ def kolmogorov(law: Noise, n: int) -> float:
 
 
 def wasserstein_bound(law: Noise, n: int) -> float:
-    """Return the upper bound `sqrt(Var(noise) / n)` on `wasserstein` (counts), which holds for any law.
+    """Return `sqrt(Var(noise) / n)`, an upper bound on the distance that `wasserstein` returns.
 
     Error and noise differ by the mean of all parts' noise, so their mean distance is at most its standard
     deviation. This proves Theorem 14 for every law of finite variance, with a rate.
@@ -266,7 +266,7 @@ def wasserstein_bound(law: Noise, n: int) -> float:
 
 
 def _gaps(error: MarginalError, n: int) -> tuple[NDArray, NDArray]:
-    """Return differences of both distribution functions at points above zero, and the widths between the points."""
+    """Return differences of both distribution functions at grid points, and the widths of the grid."""
     if error.discrete:
         # Both functions are constant between multiples of 1/n: their middles stand for whole steps.
         x = (np.arange(int(1 - error.own.quantile(1e-13)) * n) + 0.5) / n
@@ -294,7 +294,7 @@ class LatticeShape(NamedTuple):
 
     @classmethod
     def of(cls, invariants: ArrayLike) -> LatticeShape:
-        """Return dimension and volume of the lattice of integer vectors on which all invariants `(m, n)` are zero.
+        """Return the dimension and the volume of the lattice on which all invariants `(m, n)` are zero.
 
         Examples
         --------
@@ -335,7 +335,7 @@ def points_in_ball(shape: LatticeShape, radius: ArrayLike) -> Reals:
 
 
 def l2_laplace_tail(shape: LatticeShape, epsilon: float, t: ArrayLike) -> Reals:
-    """Return the bound `K (t + 1)^d exp(-epsilon (t - 1))` on `P(||noise||_2 >= t)` for L2 Laplace noise (Theorem 12).
+    """Return `K (t + 1)^d exp(-epsilon (t - 1))`, which bounds `P(||noise||_2 >= t)` (Theorem 12).
 
     Asymptotic: it holds for all t beyond some t_0. `K = 2 V_d / (det (1 - exp(-epsilon / 2)))` is what the proof needs: a factor
     two of Lemma 11 and the geometric series of the ratio test. It may exceed 1, where it says nothing.
@@ -361,7 +361,7 @@ def l2_laplace_tail(shape: LatticeShape, epsilon: float, t: ArrayLike) -> Reals:
 
 
 def gaussian_tail(shape: LatticeShape, sigma2: float, t: ArrayLike) -> Reals:
-    """Return the bound `K (t + 1)^d exp(-(t - 1)^2 / (2 sigma2))` on `P(||noise||_2 >= t)` for Gaussian noise (Theorem 15).
+    """Return `K (t + 1)^d exp(-(t - 1)^2 / (2 sigma2))`, which bounds `P(||noise||_2 >= t)` (Theorem 15).
 
     Asymptotic: it holds for all t beyond some t_0. `K = 2 V_d / (det (1 - exp(-1 / (2 sigma2))))` is what the proof needs: the
     terms fall by `exp(-1 / (2 sigma2))` a step or faster once the ratio test applies. It may exceed 1, where it says nothing.

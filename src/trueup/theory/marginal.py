@@ -57,7 +57,7 @@ class Noise(Law, Protocol):
 
 
 def characteristic(law: Law, t: NDArray) -> Reals:
-    """Return the mean of `cos(t noise)` at frequencies `t` (per count), which is real because laws are symmetric.
+    """Return the mean of `cos(t noise)` at frequencies `t` (per count).
 
     Raises
     ------
@@ -106,7 +106,7 @@ class MarginalError:
 
     @property
     def kurtosis(self) -> float:
-        """Return the kurtosis: the fourth central moment divided by the squared variance."""
+        """Return the kurtosis of the error: its fourth central moment over the squared variance."""
         if not self.variance > 0:
             return nan
         excess = (1 - self.share) ** 4 * _fourth_cumulant(self.own)
@@ -124,8 +124,9 @@ class MarginalError:
     def density(self, error: ArrayLike) -> Reals:
         """Return the density (per count) of a continuous error at `error`."""
         if self.discrete or not self.others:
+            kind = "of whole-number noise" if self.discrete else "of one part alone"
             raise SpecError(
-                f"an error of '{self.own.name}' noise has no density here: it takes separate values, or is one term",
+                f"an error {kind} has no density here",
                 remedy="use the distribution function `cdf`",
             )
         x = np.asarray(error, float)
@@ -157,12 +158,11 @@ class MarginalError:
 
     @cached_property
     def _grid(self) -> tuple[float, Reals, Reals]:
-        """Return a half width L, and distribution function and density of the error on a grid from -L to L."""
+        """Return half width, distribution function and density of the error on a grid around 0."""
         length = _reach(self.variance, [self.own, *(law for law, _ in self.others)])
         k = np.arange(GRID_POINTS // 2 + 1)
-        phi = self.characteristic(k * pi / length) * np.where(
-            k % 2, -1.0, 1.0
-        )  # (-1)^k starts the grid at -L
+        # (-1)^k starts the grid at -L
+        phi = self.characteristic(k * pi / length) * np.where(k % 2, -1.0, 1.0)
         slopes = np.fft.irfft(phi, GRID_POINTS) * GRID_POINTS / (2 * length)
         waves = np.fft.irfft(np.append(0.0, -1j * phi[1:] / k[1:]), GRID_POINTS) * GRID_POINTS / (2 * pi)
         values = np.linspace(0, 1, GRID_POINTS + 1) + np.append(waves, waves[0])
@@ -176,7 +176,7 @@ class MarginalError:
         return np.concatenate([self._others_at_least((1 - self.share) * k, part) @ mass for part in pieces])
 
     def _others_at_least(self, own: Reals, x: Reals) -> Reals:
-        """Return `P(R >= (own - x) / w)`, where R is the sum of the other parts' noise; near-integers count as integers."""
+        """Return `P(R >= (own - x) / w)` for the sum R of the other parts' noise, near-integers rounded."""
         first, upper = self._others_tail
         rounding = ROUNDING * (np.abs(own) + np.abs(x))
         at = np.ceil((own - x - rounding) / self.share) - first
@@ -184,7 +184,7 @@ class MarginalError:
 
     @cached_property
     def _others_tail(self) -> tuple[int, Reals]:
-        """Return the smallest value considered of R, and the upper tail probabilities from there on."""
+        """Return the smallest tabulated value of the other parts' noise, and its upper tail probabilities."""
         variance = sum(count * law.variance for law, count in self.others)
         half = ceil(_reach(variance, [law for law, _ in self.others]))
         size = 1 << (2 * half + 1).bit_length()
@@ -228,7 +228,7 @@ def projected_error(law: Noise, n: int) -> MarginalError:
     array([0.3598, 0.3598, 0.6402])
     """
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise SpecError(f"n is {n!r}", needed="a whole number of parts, 1 or more")
+        raise SpecError(f"the number of parts, n, is {n!r}", needed="a whole number of 1 or more")
     return MarginalError(law, ((law, int(n) - 1),) if n > 1 else (), 1 / int(n))
 
 

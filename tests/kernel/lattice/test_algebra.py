@@ -51,7 +51,7 @@ def test_the_basis_generates_every_solution(rows):
     ("n", "rows", "kind", "message"),
     [
         (2, [[0.5, 1]], SpecError, "invariant 0 has a fraction"),
-        (2, [[1, 1], [0, 0]], SpecError, "invariant 1 adds up no cell"),
+        (2, [[1, 1], [0, 0]], SpecError, "invariant 1 has only zeros"),
         (3, [[1, 1]], SpecError, "coefficients for 2 cells"),
         (2, [[1, 0], [0, 1]], PrivacyError, "determine every cell"),
         (4, table_margins(1, 4), PrivacyError, "determine every cell"),

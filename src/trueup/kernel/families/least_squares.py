@@ -279,7 +279,7 @@ class FamilyLeastSquares:
         return self._known(replace(block, basis=tuple(basis[:0:-1])))
 
     def _known(self, block: Block, below: NDArray | None = None) -> Block:
-        """Return a block with the covariances of its estimates at every level."""
+        """Return a block with the covariances of its estimates by level, given those `below` a cut."""
         variance: list[NDArray] = [] if below is None else [below]
         summed: list[NDArray] = []
         for level in range(block.depth - 1 - len(variance), -1, -1):
@@ -294,7 +294,7 @@ class FamilyLeastSquares:
         return replace(block, variance=tuple(variance[::-1]), below=tuple(summed[::-1]))
 
     def on(self, spine: Spine, levels: range, below: Mapping[Contrast, NDArray] | None) -> FamilyLeastSquares:
-        """Return the least squares of some of the levels, for other places."""
+        """Return the least squares of some levels for other places, given covariances `below` a cut."""
         plan = self.plan[levels.start : levels.stop]
         plan = plan if below is None else (*plan[:-1], ())
         part = replace(self, spine=spine, plan=plan, blocks=())

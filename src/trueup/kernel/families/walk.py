@@ -137,7 +137,7 @@ def _noise_rise(layout, state, o, k):
 
 @njit(cache=True)
 def _rise(layout, state, flat, table, source, target, k):
-    """Return the change of the log density if k counts move between two cells of a table."""
+    """Return the change of the log density if k counts change cells, or -inf if one becomes negative."""
     total = 0.0
     if source >= 0 and state.x[source] < k:
         return -np.inf

@@ -174,7 +174,7 @@ def add_splits(ptr, x, split, out):
 
 @njit(cache=True)
 def add_tables(ptr, x, factors, out):
-    """Add the log values of each node's tables at the node's grid points to `out`."""
+    """Add the log values of each node's tables at its grid points, minus infinity beyond a table."""
     for v in range(len(factors.lower)):
         for row in range(factors.ptr[v], factors.ptr[v + 1]):
             first = factors.start[factors.table[row]]

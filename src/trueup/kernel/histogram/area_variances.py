@@ -85,7 +85,7 @@ class Areas:
 
 @dataclass(frozen=True, eq=False)
 class _Upward:
-    """Results of the pass from the leaves of the areas to the root."""
+    """The covariances of areas, and the matrices of the pass from leaves to root that gives them."""
 
     own: Parts
     pulled: Parts

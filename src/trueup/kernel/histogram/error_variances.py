@@ -215,7 +215,7 @@ class ErrorVariances:
         return [np.tensordot(sizes / sizes.sum(), np.stack(part), 1) for part in forms]
 
     def variances(self, swept: Swept, level: int, forms: Sequence[Parts]) -> Reals:
-        """Return the variance (contexts, forms) of functionals of every context of a level."""
+        """Return the variance of each functional in every context of a level, as (contexts, forms)."""
         total = np.zeros((len(self.shapes.shape[level]), len(forms)))
         for i in range(len(self.stacks)):
             given = self._given(swept, i)[0][level]

@@ -98,10 +98,7 @@ class HistogramLeastSquares:
     ) -> HistogramLeastSquares:
         """Return the prepared least squares, with the covariances of every component at every level."""
         if not all(variance >= 0 for measured in plan for _, variance in measured):
-            raise SpecError(
-                "a variance is negative or not a number",
-                needed="0 (exact), a number above 0, or inf (not measured)",
-            )
+            raise SpecError("a variance is negative or not a number", needed="0, a number above 0, or inf")
         filters: list[tuple[Filter, ...]] = [()] * spine.depth
         last = spine.depth - 1
         if below:

@@ -57,7 +57,7 @@ def integer_matrix(invariants: ArrayLike) -> Matrix:
         )
     empty = np.flatnonzero(~matrix.any(axis=1))
     if len(empty):
-        raise SpecError(f"invariant {empty[0]} adds up no cell", remedy="leave out this invariant")
+        raise SpecError(f"invariant {empty[0]} has only zeros", remedy="leave out this invariant")
     return matrix
 
 

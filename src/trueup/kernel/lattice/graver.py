@@ -74,7 +74,7 @@ def graver_basis(matrix: Matrix, most: int = MOST_VECTORS) -> Matrix | None:
 
 
 def _on_unit_coordinates(lattice: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
-    """Return a lattice basis whose first coordinates are unit vectors, and the cell of each coordinate.
+    """Return a lattice basis whose first coordinates are unit vectors, and each coordinate's cell or -1.
 
     Where no cells have unit vectors, a vector's coefficients in the basis come first. What is minimal without them is
     minimal with them, so nothing is lost when they are dropped.

@@ -162,7 +162,7 @@ def _invariant_rows(n: int, invariants: Any) -> Any:
     rows.eliminate_zeros()
     if np.any(np.diff(rows.indptr) == 0):
         empty = int(np.flatnonzero(np.diff(rows.indptr) == 0)[0])
-        raise SpecError(f"invariant {empty} adds up no cell", remedy="leave out this invariant")
+        raise SpecError(f"invariant {empty} has only zeros", remedy="leave out this invariant")
     return rows
 
 

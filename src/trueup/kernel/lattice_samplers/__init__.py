@@ -153,7 +153,7 @@ def word(tape, state):
 
 @njit(cache=True, inline="always")
 def digits(tape, state, ranges):
-    """Draw 32 bits as exactly uniform digits in mixed radix, whose radices have the product `ranges`.
+    """Draw 32 bits as uniform digits in mixed radix; the product `ranges` of the radices is below 2^32.
 
     The product w r1 = u1 2^32 + w1 shows the first digit u1 and leaves w1; w1 r2 shows the next, and so on, because
     w r1 r2 = (u1 r2 + u2) 2^32 + w2. All digits are one uniform below r1 r2 ... once the short end of the last remainder

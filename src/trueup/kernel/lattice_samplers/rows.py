@@ -48,6 +48,8 @@ UNIT, HALF_ULP = 2.0**-64, 2.0**-53
 class RowLaw(NamedTuple):
     """The law of the rows of a grid of noise, at one stage of the grid's sampler.
 
+    Row `k - 1` of each array is for `k` remaining rows.
+
     Attributes
     ----------
     rows, columns

@@ -101,7 +101,8 @@ class FitLoss:
 class SecantModel:
     """Piecewise linear models of convex losses (q,), made of secants over unit steps.
 
-    Its values are relative to those of the loss at `origin`.
+    Secant k of deviation `row[k]` passes through `at[k]` and `at[k] + 1`. Its values are relative to those of
+    the loss at `origin`.
     """
 
     loss: FitLoss
@@ -176,7 +177,8 @@ def _distinct_points(row: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.nd
 class LinearPieces:
     """Columns of a linear program that express a piecewise linear function of every deviation.
 
-    Pieces that reach down to minus infinity have a column of their own that counts downwards.
+    A deviation is `anchor - left + sum of the others`. Pieces that reach down to minus infinity have a column
+    of their own that counts downwards.
     """
 
     row: np.ndarray

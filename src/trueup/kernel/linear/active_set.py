@@ -58,7 +58,7 @@ class FaceOptimum:
 
 @dataclass(frozen=True)
 class _Face:
-    """The optimum on a face of the polyhedron, with the dual values of measurements (q,) and rows."""
+    """The optimum on a face, where `side` is -1 at a lower and 1 at an upper limit, with dual values."""
 
     side: np.ndarray
     x: np.ndarray
@@ -68,7 +68,7 @@ class _Face:
 
 @dataclass(frozen=True)
 class _Limits:
-    """All limits of a polyhedron as rows, including those of counts that must not be negative."""
+    """All limits as rows: those of the polyhedron, then those of counts that must not be negative."""
 
     rows: scipy.sparse.csr_array
     lower: np.ndarray

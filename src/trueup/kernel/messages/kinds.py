@@ -109,7 +109,7 @@ def _run(k, a, b, log_odds, count, out, derived):
 
 @njit(cache=True)
 def _log_terms(k, a, b, log_odds, count):
-    """Return the logs of the terms of `Z`, one for each number of parts of the first kind."""
+    """Return the logs of the terms of `Z / w(count; k a)`, by the number of parts of the first kind."""
     logs = np.empty(k + 1)
     choose = 0.0
     for j in range(k, -1, -1):

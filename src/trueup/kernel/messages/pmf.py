@@ -246,7 +246,7 @@ def correlate(weights, other, shift, size):
 
 @njit(cache=True, _nrt=False)
 def _add_products(out, x, b):
-    """Add the convolution of `b` with the padded array `x` to `out`."""
+    """Add the convolution of `b` with `x` to `out`; three zeros precede and follow the values in `x`."""
     n = len(x) - 6
     for j in range(0, len(b) - 3, 4):
         _add_four(out[j : j + n + 3], b[j : j + 4], x[3:], x[2:], x[1:], x)

@@ -531,7 +531,7 @@ def rooms(child_ptr, factors, high, ceiling, mean, variance, known):
 
 @njit(cache=True)
 def probes_of(child_ptr, tau, parent, variance, floor, least, room, far, pointwise):
-    """Return the tilts `(n, PROBES)` at which the mass that truncation removes from sums is bounded.
+    """Return tilts `(n, PROBES)`, relative to `tau`, at which the mass lost from sums of parts is bounded.
 
     Parameters
     ----------

@@ -157,7 +157,7 @@ def _price_is_one(values, copies, least, trials, weight_sum):
 
 @njit(cache=True)
 def _all_tied(values, copies, trials, cells, weight_sum, seats, tied):
-    """Give every positive cell one trial less than its weight; return the trials left and their end."""
+    """Give each positive cell its weight less one; return the trials left and from which end they go."""
     left = trials
     for i in range(values.size):
         tied[i] = values[i] > 0

@@ -287,7 +287,7 @@ def _middle(noise, prior, size, lean):
 
 @njit(cache=True)
 def _noisy_sums(noise, middle, tilt, size):
-    """Return, for weights `0..size - 1`, the sum over noisy counts of their tilted masses."""
+    """Return, for weights `0..size - 1`, tilted masses summed over noisy counts, relative to `e^{tilt a}`."""
     kinds, width = noise.shape[0], noise.shape[1] // 2
     out = np.zeros((tilt.size, kinds, size))
     last = middle.shape[2] - 1

@@ -42,7 +42,7 @@ def log_choose(n, r):
 
 @njit(cache=True, inline="always")
 def interval(k, part, count, order, r):
-    """Return the smallest and largest noisy count that part r can have in an event."""
+    """Return the smallest and largest noisy count of part r: `k_r <= c a <= k_r + 1`, `c = k[part]/count`."""
     p = k[part]
     if r == part:
         return count, count
@@ -82,7 +82,7 @@ def entering(k, least, most):
 
 @njit(cache=True)
 def enter_events(k, least, most):
-    """Return all events with weights in `least..most`: windows of each part, and the part entering last.
+    """Return all events with weights in `least..most`: the weights of each part, and the last part.
 
     Events are `(events, parts)`, in either order of ties in turn; count and weight of the part that enters are `(events, 2)`.
     """

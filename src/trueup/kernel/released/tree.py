@@ -88,7 +88,7 @@ def _log_weight(k, a, u):
 
 @njit(cache=True)
 def factors_of(weights, k, nodes, low, high, rate):
-    """Return the log factors of nodes on windows of their weights, in one array.
+    """Return log factors of nodes on windows of weights, in one array: base, start and log values.
 
     A weight in a window of one is known; in a longer one it is worth `a^k e^{-rate a}`.
     """

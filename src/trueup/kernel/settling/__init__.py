@@ -68,7 +68,7 @@ def grid(most):
 
 @njit(cache=True)
 def log_prior(counts, weights, a):
-    """Return the log prior mass of each grid point T of counts."""
+    """Return the log prior mass of each grid point T, `Gamma(T + a) / (Gamma(a) T!)` times its weight."""
     out = np.empty(counts.size)
     for i in range(counts.size):
         t = counts[i]

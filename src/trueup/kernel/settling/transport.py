@@ -158,11 +158,12 @@ def _balance(cost, supply, demand, taken, price):
 
 @njit(cache=True)
 def transport(cost, supply, demand, taken, price):
-    """Compute the cheapest 0/1 table with row sums `supply` and column sums `demand`, or one of them.
+    """Compute the cheapest 0/1 table with given row and column sums.
 
-    Writes `taken` (rows, columns) and returns how many units could not be placed (0: exact and optimal). Where both
-    sums are prescribed, `price` (rows + columns) proves the optimum: a cell (i, j) is taken at a cost of at most
-    `price[rows + j] - price[i]`, and left at one of at least that.
+    Sums that begin with `FREE` are not prescribed. Writes `taken` (rows, columns) and returns how many units
+    could not be placed (0: exact and optimal). Where both sums are prescribed, `price` (rows + columns)
+    proves the optimum: a cell (i, j) is taken at a cost of at most `price[rows + j] - price[i]`, and left at
+    one of at least that.
     """
     rows, columns = cost.shape
     taken[:] = False

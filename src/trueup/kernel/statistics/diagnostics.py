@@ -123,7 +123,7 @@ def tail_sizes(draws: NDArray) -> Reals:
 
 
 def r_hat_by_chance(quantities: int, size: float, chains: int = 8) -> float:
-    """Return the R-hat, at least 1.01, that converged quantities exceed in one of a hundred runs.
+    """Return the R-hat, at least 1.01, that the largest of converged quantities exceeds once in 100 runs.
 
     Of `chains` half-chains with `size` effective draws in all, `R^2 - 1` is about `(F - 1) chains / size` with
     `F = chi2 / (chains - 1)`. The usual 1.01 is meant for one quantity.

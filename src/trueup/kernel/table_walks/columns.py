@@ -410,7 +410,7 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def share_masses(own, at, tail, after, back, within, width, masses):
-    """Compute the masses of a place's steps given the total of it and later siblings; return their sum.
+    """Compute the masses of a place's steps, given its and its later siblings' total; return their sum.
 
     Beyond either end of a message others lie, times the zeros of `within`.
     """

@@ -170,7 +170,7 @@ def _density(places, state, room, hyper, what, level, which, log):
 
 @njit(cache=True, error_model="numpy")
 def slice_sample(rng, places, state, room, hyper, what, level, which, value):
-    """Draw a positive parameter by slice sampling of its log."""
+    """Draw a positive parameter by slice sampling of its log, or return it if its density is undefined."""
     log = math.log(value)
     floor = _density(places, state, room, hyper, what, level, which, log) + math.log(1.0 - rng.random())
     low = log - WIDTH * rng.random()

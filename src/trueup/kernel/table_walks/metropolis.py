@@ -60,7 +60,8 @@ class Tuning(NamedTuple):
 class _Paths(NamedTuple):
     """The changes that a batch of moves makes to rows, and the scales of steps along them.
 
-    `length` `(b,)` is the squared step over the spans of its cells, `reach` `(b,)` the largest reasonable jump.
+    `row` and `slope` are `(b, m)`, `many` `(b,)` is the number of changed rows. `length` `(b,)` is the
+    squared step over the spans of its cells, `reach` `(b,)` the largest reasonable jump.
     """
 
     row: NDArray[np.int64]

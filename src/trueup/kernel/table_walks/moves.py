@@ -207,7 +207,7 @@ class Moves(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Moves drawn at random, with their cells and the change of each cell."""
+    """Moves drawn at random: pattern and number of cells `(b,)`, cells and their changes `(b, w)`."""
 
     pattern: NDArray[np.int64]
     used: NDArray[np.int64]

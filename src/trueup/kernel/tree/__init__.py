@@ -90,7 +90,7 @@ def messages(child_ptr, variance):
 
 @njit(cache=True)
 def shares(child_ptr, spread):
-    """Return the share (n,) of a parent's correction that each node takes."""
+    """Return the share (n,), `V_c / U` or its limit, of a parent's correction that each node takes."""
     share = np.zeros(spread.size)
     for v in range(spread.size):
         a, b = child_ptr[v], child_ptr[v + 1]

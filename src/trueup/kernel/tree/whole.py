@@ -253,7 +253,7 @@ def _open(a, b, marginal, order):
 
 @njit(cache=True)
 def hashed(node, seed):
-    """Return a 64-bit hash of a node number and a seed (finaliser of splitmix64)."""
+    """Return a 64-bit hash of a node number and a seed (splitmix64, Steele, Lea & Flood 2014)."""
     mixed = np.uint64(node) * np.uint64(0x9E3779B97F4A7C15) + seed
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -34,7 +34,7 @@ from trueup.noise.losses import Losses
 
 
 class OnLattice:
-    """Base of the lattice laws, each of which is bound to a lattice and its samplers."""
+    """Base of the lattice laws, which draw the noise of all cells of a lattice together."""
 
     name: ClassVar[str]
     joint: ClassVar[bool] = True
@@ -43,7 +43,7 @@ class OnLattice:
     bound: Any = None
 
     def over(self, lattice) -> Self:
-        """Return this law on a lattice without samplers, which serves to analyse noise that was drawn."""
+        """Return this law bound to a lattice without samplers, for analysing noise that was drawn."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
         copy.__dict__.pop("smallest_change", None)  # of the lattice before
@@ -51,7 +51,7 @@ class OnLattice:
         return copy
 
     def on(self, lattice, **options) -> Self:
-        """Return this law on a lattice with chosen samplers (see `trueup.noise.lattice.draw`)."""
+        """Return this law bound to a lattice, with chosen samplers."""
         from trueup.noise.lattice.draw import choose_sampler
 
         copy = self.over(lattice)
@@ -59,15 +59,17 @@ class OnLattice:
         return copy
 
     def as_asked(self, lattice, options: Mapping[str, Any]) -> Self:
-        """Return this law on a lattice, with samplers chosen by the options of a spec."""
+        """Return this law bound to a lattice, with samplers chosen by the options of a spec."""
         if unknown := [name for name in options if name not in ("sampler", "slowest")]:
             raise SpecError(
-                f"law '{self.name}' is given the option '{unknown[0]}'", needed="one of sampler, slowest"
+                f"law '{self.name}' has no option '{unknown[0]}'",
+                needed="one of the options sampler, slowest",
             )
         slowest = options.get("slowest", 0)
         if not isinstance(slowest, int | float) or isinstance(slowest, bool) or not slowest >= 0:
             raise SpecError(
-                "the option 'slowest' is not a number of seconds", needed="a number above zero, such as 300"
+                f"the option 'slowest' is {str(slowest)[:30]!r}",
+                needed="a number of seconds, 0 or more, such as 300",
             )
         return self.on(lattice, **options)
 
@@ -84,14 +86,14 @@ class OnLattice:
         return BaseLaw.losses(self, change, cut)  # type: ignore[arg-type]
 
     def tail(self, probability: float) -> Tail:
-        """Return the count that no cell's noise exceeds with more than a given probability (see `lattice.tail`)."""
+        """Return the count that no cell's noise exceeds with more than a given probability."""
         from trueup.noise.lattice.tail import cell_tail
 
         return cell_tail(self, probability)
 
     @cached_property
     def smallest_change(self) -> Sensitivity | None:
-        """Return the smallest change (L1 and squared L2 norm) of the cell that is hardest to change; None if not found.
+        """Return the smallest change that keeps all sums and moves the hardest cell, or None if not found.
 
         Two tables that differ in that cell differ at least so much: no smaller change hides what stands in it.
         """
@@ -101,7 +103,7 @@ class OnLattice:
 
     @property
     def loss(self) -> Cost | None:
-        """Return the privacy loss of `smallest_change`, rounded up if it is not rational; None if no change was found."""
+        """Return the privacy loss of `smallest_change`, rounded up, or None if no change was found."""
         law: Any = self
         return None if self.smallest_change is None else law.cost(self.smallest_change)
 
@@ -112,11 +114,11 @@ class OnLattice:
         return -rate * (np.abs(noise) ** power).sum(axis=-1)
 
     def around(self, true: Integers, count: int, words: Words) -> Integers:
-        """Draw noise `(count, n)`, which does not depend on the counts."""
+        """Return noise vectors `(count, n)` for true counts, on which the noise does not depend."""
         return np.stack([self.sample(true.size, words) for _ in range(count)])
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Draw one noise vector `(n,)`.
+        """Return one noise vector `(n,)` drawn from the law.
 
         Raises
         ------
@@ -125,11 +127,11 @@ class OnLattice:
         """
         if self.bound is None or size != self.bound.n:
             raise SpecError(
-                "the law has no lattice, so that it keeps no sums"
+                "the law is not bound to a lattice of counts with fixed sums"
                 if self.bound is None
-                else f"the law keeps the sums of a lattice of {self.bound.n} cells",
+                else f"the law is bound to a lattice of {self.bound.n} cells",
                 needed=f"a law for a lattice of {size} cells",
-                remedy="give it the lattice by law.on(lattice)",
+                remedy="bind the law to such a lattice by law.on(lattice)",
             )
         return self.bound.draw(1, words).vectors[0]
 
@@ -165,7 +167,7 @@ class LatticeLaplace(OnLattice, DiscreteLaplace):
         return self.epsilon * weight
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         return (
             "The counts receive joint integer noise that changes no invariant, with probability proportional to "
             f"exp(-{self.epsilon} times the sum of its absolute values)."
@@ -205,7 +207,7 @@ class LatticeGaussian(OnLattice, DiscreteGaussian):
         return self.sigma2 / weight
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         return (
             "The counts receive joint integer noise that changes no invariant, with probability proportional to "
             f"exp(-||noise||^2 / (2 x {self.sigma2}))."
@@ -214,7 +216,7 @@ class LatticeGaussian(OnLattice, DiscreteGaussian):
 
 @dataclass(frozen=True)
 class LatticeL2Laplace(OnLattice, BaseLaw):
-    """Noise with mass proportional to `exp(-epsilon ||v||_2)` on the lattice (epsilon, and the delta of the sampler).
+    """Noise with mass proportional to `exp(-epsilon ||v||_2)` on the lattice ((epsilon, delta)-privacy).
 
     The law itself is of pure epsilon. It is drawn in doubles, and the delta that follows from their rounding is part of its cost
     (see `lattice.draw.rounding_of`).
@@ -249,11 +251,11 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> LatticeL2Laplace:
-        """Return the law whose loss for one smallest change is at most `amount` of epsilon."""
+        """Return the law whose loss for one smallest change is at most the epsilon `amount`."""
         return cls(rational(amount, "epsilon") / _root_above(sensitivity.l2_squared))
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return epsilon, rounded up: inverse scale times L2 sensitivity; once a sampler is chosen, with its delta."""
+        """Return the privacy loss epsilon, rounded up, with the sampler's delta once a sampler is chosen."""
         amount = self.epsilon * _root_above(sensitivity.l2_squared)
         if self.bound is None or not self.bound.rounding:
             return Cost("epsilon", amount)
@@ -261,7 +263,7 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
 
     @property
     def variance(self) -> float:
-        """Return the mean variance (counts squared) of a cell under the continuous law on the span of the lattice."""
+        """Return the mean variance (counts squared) of a cell's noise under the continuous law."""
         if self.lattice is None:
             raise _joint("variance")
         d = self.lattice.dimension
@@ -284,7 +286,7 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
         raise _joint("quantile")
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         return (
             "The counts receive joint integer noise that changes no invariant, with probability proportional to "
             f"exp(-{self.epsilon} ||noise||)."
@@ -292,7 +294,7 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
 
 
 def _delta(epsilon: Fraction, apart: float) -> Fraction:
-    """Return the delta of a sampler within total variation `apart` of an epsilon-private law: `(1 + e^epsilon) apart`, at most 1.
+    """Return the delta `(1 + e^epsilon) apart` of a sampler within total variation `apart` of a law.
 
     It is rounded up to a power of two, so that it is the same on every machine.
     """
@@ -309,7 +311,7 @@ def _joint(what: str) -> SpecError:
 
 
 def _root_above(square: Fraction) -> Fraction:
-    """Return a rational just above the square root, and the exact root if it is rational."""
+    """Return the square root of a fraction: exact if it is rational, else a fraction just above it."""
     scale = 1 << 80
     scaled = square * scale * scale
     root = isqrt(int(scaled))

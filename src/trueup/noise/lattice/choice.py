@@ -44,7 +44,7 @@ def noise_reach(parameter: Fraction, laplace: bool) -> float:
 
 
 def half_norm(n: int, epsilon: Fraction) -> tuple[float, float]:
-    """Return the largest K and the number of entries in the table of K for one sum of n cells (see `HalfNorm`)."""
+    """Return the largest K and the number of entries in the table of K for one sum of n cells."""
     x = math.exp(-2 * float(epsilon))
     gap = -math.expm1(-2 * float(epsilon))
     spread = math.sqrt((2 * n - 1) * x / gap**2 + n / 8)
@@ -78,7 +78,7 @@ def aggregate_gain(epsilon: Fraction, m: int) -> float:
 
 
 def log_mass(matrix, cells, index: int | None = None) -> float:
-    """Return an estimate of the log probability that independent cells lie on the lattice of `matrix`.
+    """Return an estimate of the log probability that independent cells have all sums of `matrix` zero.
 
     It is at least 0: the zero vector has mass 1.
     """
@@ -107,7 +107,7 @@ _HOW = {
 
 @dataclass(frozen=True)
 class Choice:
-    """The sampler chosen for one piece of a lattice, with the expected time and a bound on rounding.
+    """The sampler chosen for one piece of a lattice, with its expected time and a bound on its rounding.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Choice:
     beyond: str = ""
 
     def sentence(self) -> str:
-        """Return the choice of the sampler in words."""
+        """Return a sentence on the choice of the sampler."""
         if self.beyond:
             return f"sampler '{self.sampler}' would need {self.beyond}"
         about = f"about {self.tries:.3g} tries, {self.seconds:.2g} s a vector"
@@ -182,7 +182,7 @@ class BoundSampler:
         return sum(choice.rounding for _, choice in self.pieces)
 
     def draw(self, count: int, words: Words):
-        """Draw `count` noise vectors `(count, n)`; cells that the invariants fix get zero."""
+        """Return `count` noise vectors `(count, n)`, with zero at cells that the invariants determine."""
         from trueup.kernel.lattice_samplers import TapeDraws
 
         vectors, tries = np.zeros((count, self.n), np.int64), 0
@@ -193,7 +193,7 @@ class BoundSampler:
         return TapeDraws(vectors, tries)
 
     def explain(self) -> list[str]:
-        """Return lines with the number of pieces for each kind of sampler, and a description of the sampler."""
+        """Return one line for each sampler: the number of pieces that it draws, and a description."""
         alike: dict[tuple[str, str], list[Choice]] = {}
         for _, choice in self.pieces:
             alike.setdefault((choice.sampler, choice.arithmetic), []).append(choice)

@@ -1,4 +1,4 @@
-"""Choice of lattice samplers, and the samplers in floating point: Klein's walk and the Gaussian mixture.
+"""Choice of the samplers of lattice noise, and the samplers that use floating-point numbers.
 
 There are no fallbacks: what is chosen is what draws.
 
@@ -51,7 +51,7 @@ MOST_KINDS = 500
 
 
 def klein_walk(piece: Piece, sigma: float) -> Choice:
-    """Return Klein's walk as a choice: on the path basis for a piece with one sum, else on the reduced basis."""
+    """Return Klein's walk as the choice of sampler for a piece of a lattice."""
     from trueup.kernel.lattice_samplers import klein, run
 
     n, d = piece.cells.size, piece.dimension
@@ -69,12 +69,12 @@ def klein_walk(piece: Piece, sigma: float) -> Choice:
 
 
 def whole_noise(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
-    """Return the sampler of L2-norm Laplace noise: one walk on the whole basis, because the pieces are dependent."""
+    """Return the sampler of L2-norm Laplace noise, which walks on a basis of the whole lattice."""
     from trueup.kernel.lattice_samplers import klein, run
 
     if weights is not None:
         raise SpecError(
-            "weights are given, which the L2 norm does not take",
+            "weights of cells are given for the noise 'lattice-l2-laplace', which treats all cells alike",
             remedy="use 'lattice-laplace' or 'lattice-gaussian', which take weights",
         )
     if beyond := unwalkable(lattice.pieces):
@@ -101,7 +101,7 @@ def whole_noise(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
 
 
 def rounding_of(steps: Any, epsilon: float, tries: float) -> float:
-    """Return a bound on the total variation distance between L2-norm Laplace noise and its floating-point draws.
+    """Return a bound on the total variation between L2-norm Laplace noise and its floating-point draws.
 
     Let u = 2^-53, d the dimension, n the cells, g_i the Gram-Schmidt norms, mu the largest slope, kappa the basis' condition
     number, and s_i = sqrt(t) / g_i the spread of coefficient i. Each decision is coupled with that in real numbers on the same
@@ -134,7 +134,7 @@ def rounding_of(steps: Any, epsilon: float, tries: float) -> float:
 
 
 def unwalkable(pieces: Sequence[Piece]) -> str:
-    """Return the limit that a walk on all pieces together would exceed, in words; empty if there is none."""
+    """Return words for the limit that a walk on all pieces together exceeds, or an empty text."""
     dimension = sum(piece.dimension for piece in pieces)
     if dimension > MAX_WALK_DIMENSIONS:
         return f"a walk in {dimension:,} dimensions, at most {MAX_WALK_DIMENSIONS:,}"
@@ -192,8 +192,8 @@ def choose_sampler(
     if not law.factors:
         if sampler not in ("auto", "mixture"):
             raise SpecError(
-                f"sampler '{sampler}' is given for the L2 norm",
-                needed="the sampler 'mixture', the only one for this norm",
+                f"the sampler '{sampler}' is given for the noise 'lattice-l2-laplace'",
+                needed="the sampler 'mixture', the only one for this noise",
             )
         bound = whole_noise(law, lattice, weights)
         if not (choice := bound.pieces[0][1]).seconds <= slowest:
@@ -213,7 +213,10 @@ def _weighed(law, n: int, weights: Sequence[Fraction]) -> list[Fraction]:
     scales = [Fraction(weight) for weight in weights]
     if len(scales) != n or min(scales) <= 0:
         raise SpecError(
-            "the weights do not match the lattice", needed=f"{n} positive rational numbers, one for each cell"
+            f"{len(scales)} weights are given for {n} cells"
+            if len(scales) != n
+            else "a weight is not above 0",
+            needed=f"{n} positive rational numbers, one for each cell",
         )
     return [law.of_cell(scale) for scale in scales]
 
@@ -241,7 +244,7 @@ def _too_slow(piece: Piece, options: list[Choice], sampler: str, slowest: float)
 
 
 def _options(law, piece: Piece, factors: tuple[Fraction, ...]):
-    """Yield pairs `(sampler, build)` of the samplers that suit a piece, the best first."""
+    """Yield pairs `(sampler, build)` for the samplers that suit a piece, beginning with the best."""
     alike, only = len(set(factors)) == 1, factors[0]
     laplace = law.factor[1] == 1
     if laplace and alike and piece.kind == "sum":
@@ -290,7 +293,7 @@ class BasisPlan(NamedTuple):
 
 
 def proved_rates(basis: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return proved proposal rates `(d,)` for the coordinates in a basis `(d, n)`; 0 where none is found.
+    """Return proved proposal rates `(d,)` for the coordinates in a basis `(d, n)`, or 0 if not found.
 
     Examples
     --------
@@ -319,7 +322,7 @@ def proved_rates(basis: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def in_basis(piece: Piece, epsilon: Fraction) -> Choice | None:
-    """Return the sampler of a low-dimensional piece by basis coordinates; None if no rates are proved."""
+    """Return the sampler of a low-dimensional piece by its basis, or None if no rates are proved."""
     if piece.dimension > MOST_DIMENSIONS or not (rates := proved_rates(piece.basis)).all():
         return None
     own = [Fraction(int(rate), RATE_DENOMINATOR) * epsilon for rate in rates]

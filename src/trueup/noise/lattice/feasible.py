@@ -1,4 +1,4 @@
-"""Noise conditioned on adding up over levels, and noise that keeps counts in a feasible set.
+"""Noise conditioned on adding up over levels, and noise that keeps counts within a feasible set.
 
 **Adding up**: independent two-sided geometric noise given that it does.
 
@@ -35,7 +35,7 @@ from trueup.noise.laws.geometric import DiscreteLaplace
 
 @dataclass(frozen=True)
 class AddUpLaplace(OnLattice, DiscreteLaplace):
-    """Two-sided geometric noise of one level's counts, conditioned on all levels adding up (pure epsilon).
+    """Two-sided geometric noise of one level's counts, given that the noise of all levels adds up.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class AddUpLaplace(OnLattice, DiscreteLaplace):
         return Tail(int(self.reach(probability)), exact=False)
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         return (
             "Each count receives integer noise with probability proportional to "
             f"exp(-{self.epsilon} |noise|), given that the noise of every total is the sum of its parts'."
@@ -74,7 +74,7 @@ class AddUpLaplace(OnLattice, DiscreteLaplace):
 
 @dataclass(frozen=True)
 class WithinLaplace(OnLattice, DiscreteLaplace):
-    """Discrete Laplace noise conditioned on a feasible set: counts y in the set have mass ~ `exp(-sum rate |x - y|)`.
+    """Discrete Laplace noise on a feasible set: counts y in it have mass ~ `exp(-sum rate |x - y|)`.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class WithinLaplace(OnLattice, DiscreteLaplace):
     """A public table of the set."""
 
     def inside(self, noise: Any, public: Integers) -> Self:
-        """Return this law on a feasible set, with the set's sampler and one public table in the set."""
+        """Return this law bound to a feasible set, with a public table in the set."""
         copy = self.over(noise)
         object.__setattr__(copy, "bound", noise)
         object.__setattr__(copy, "public", public)
@@ -102,17 +102,17 @@ class WithinLaplace(OnLattice, DiscreteLaplace):
 
     @property
     def factors(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return True if the mass of published counts is a product of one factor for each count."""
+        """Return True if the mass of the published counts is a product of one factor for each count."""
         return self.bound is not None and self.bound.constant
 
     @property
     def attained(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return True if some pair of neighbouring tables has the stated loss."""
+        """Return True if two neighbouring tables exist for which the loss is as large as stated."""
         return self.bound is not None and self.bound.attained
 
     @property
     def form(self) -> Form | None:
-        """Return the form of one count's log factor; None if the mass is not a product of factors."""
+        """Return the form of one count's log factor, or None if the mass is not a product of factors."""
         return super().form if self.factors else None
 
     @property
@@ -121,7 +121,7 @@ class WithinLaplace(OnLattice, DiscreteLaplace):
         return super().variance if self.bound is None else self.bound.variance
 
     def logpmf(self, noise: ArrayLike) -> Reals:
-        """Return the log of one count's factor, up to a constant; raise an error if the mass is not a product of factors."""
+        """Return the log of one count's factor, up to a constant."""
         if not self.factors:
             raise SpecError(
                 "this noise is not independent between counts, so that a single count has no probability",
@@ -139,19 +139,19 @@ class WithinLaplace(OnLattice, DiscreteLaplace):
         return np.sign(p - 0.5) * np.vectorize(self.reach)(2 * np.minimum(p, 1 - p))
 
     def tail(self, probability: float) -> Tail:
-        """Return an upper bound on the count that the noise of one count exceeds with the given probability."""
+        """Return an upper bound on the count that one count's noise exceeds with a given probability."""
         return Tail(int(self.reach(probability)), exact=False)
 
     def around(self, true: Integers, count: int, words: Words) -> Integers:
-        """Draw noise `(count, n)` around confidential counts."""
+        """Return noise vectors `(count, n)` drawn around confidential counts."""
         return self.bound.draw(true, count, words) - true
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Draw one noise vector `(n,)` around a public table in the set."""
+        """Return one noise vector `(n,)`, drawn around a public table in the feasible set."""
         return self.around(np.asarray(self.public), 1, words)[0]
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         return (
             "Whole counts within the known bounds, sums and rules are published, of which those that are d counts from the true "
             f"ones in all lose at most {self.epsilon} d; near a bound their mean is not the true count."

@@ -1,4 +1,4 @@
-"""Exact samplers on a lattice: compositions for one sum, rows for tables and grids, free cells for other pieces."""
+"""Exact samplers of noise on a lattice: for one sum, for tables and grids, and for other pieces."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def composition(n: int, epsilon: Fraction) -> Choice:
 
 
 def _wide(n: int, epsilon: Fraction) -> str:
-    """Return the limit that the law of K for one sum exceeds, in words; empty if there is none."""
+    """Return words for the limit that the sampler of one sum exceeds, or an empty text."""
     end, entries = half_norm(n, epsilon)
     if end + n > LARGEST_COMPOSITION:
         return f"compositions of {end + n:.3g} places, at most {LARGEST_COMPOSITION:,}"
@@ -82,13 +82,13 @@ def integer_table(piece: Piece, epsilon: Fraction) -> Choice:
 
 
 def _orders(piece: Piece) -> list[tuple[int, ...]]:
-    """Return two orders of the axes: by ascending size, and the same with the first two exchanged."""
+    """Return two orders of a grid's axes: by ascending size, and the same with the first two exchanged."""
     first, second, *others = np.argsort(piece.cells.shape, kind="stable").tolist()
     return [(first, second, *others), (second, first, *others)]
 
 
 def _mirrored(rows: int, columns: int, epsilon: Fraction) -> Choice:
-    """Return the sampler of a table with two rows, of which the second is minus the first."""
+    """Return the sampler of a table with two rows, the second of which is minus the first."""
     single = composition(max(rows, columns), 2 * epsilon)
 
     def draw(count: int, words: Words):
@@ -134,7 +134,7 @@ def _scratch(law, n: int) -> np.ndarray:
 
 
 def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
-    """Return a rejection sampler of any piece: it draws free cells, and accepts them by the mass of the cells they determine."""
+    """Return a rejection sampler by free cells, accepted by the mass of the cells that they determine."""
     if len(piece.invariants) > MOST_INVARIANTS:
         beyond = f"{len(piece.invariants)} dependent cells, at most {MOST_INVARIANTS}"
         return Choice("free", "integer", math.inf, math.inf, nothing_drawn, beyond=beyond)
@@ -175,7 +175,7 @@ def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
 
 
 def _free_tables(matrix, dependent, factors: Sequence[Fraction], *, laplace: bool) -> tuple:
-    """Return the exact decisions for undecided words, the plan of free cells, and the tables of cells and aggregates."""
+    """Return the tables for drawing a piece by its free cells, with exact decisions for undecided words."""
     from trueup.noise.lattice.tables import (
         Decisions,
         gaussian_aggregates,
@@ -196,7 +196,7 @@ def _free_tables(matrix, dependent, factors: Sequence[Fraction], *, laplace: boo
 
 
 def _too_large(dependent, factors: Sequence[Fraction], *, laplace: bool) -> str:
-    """Return the reason why a table of one cell or one aggregate would be too large, or an empty text."""
+    """Return words for the table that would be too large, or an empty text."""
     if laplace:
         most = max(map(len, dependent), default=1)
         return too_long(2 * NOISE_REACH_NATS / float(min(factors)) * (1 + most / NOISE_REACH_NATS))
@@ -213,7 +213,7 @@ def _sum_too_large(matrix, dependent, factors: Sequence[Fraction], *, laplace: b
 
 
 def _aggregates(piece: Piece, factors) -> list[list[int]]:
-    """Return groups of cells with equal invariants and factor, each of at most `LARGEST_AGGREGATE` cells."""
+    """Return groups of cells with equal invariants and factors, each within `LARGEST_AGGREGATE` cells."""
     kinds, full = defaultdict(list), []
     for cell, kind in enumerate(zip(piece.aggregates.tolist(), factors)):
         kinds[kind].append(cell)
@@ -223,7 +223,7 @@ def _aggregates(piece: Piece, factors) -> list[list[int]]:
 
 
 def integer_plan(matrix, dependent, laws, kinds):
-    """Return the plan that states which cells are free, and how the other aggregates depend on them."""
+    """Return the plan of a piece's free cells, and how the sums of its aggregates depend on them."""
     from trueup.kernel.lattice_samplers.free import FreePlan
 
     cells = [cell for aggregate in dependent for cell in aggregate]

@@ -1,4 +1,4 @@
-"""Proved tables for drawing grids row by row: coins, weights, and limits `M_k` on the acceptance of rows.
+"""Proved tables for drawing grids of noise row by row.
 
 **Limits.** `r_k(R)`, the probability that independent cells with laws `p_k(. | R_j)` sum to zero, is at most the probability
 that they sum to a multiple of N, which is the mean over N angles of a product of the laws' Fourier transforms. So
@@ -37,7 +37,7 @@ MARGIN = 1e-9
 
 
 class GridSampler:
-    """Stages of the sampler of a grid, with exact decisions for words that its tables leave open.
+    """Stages of the sampler of a grid, with exact decisions where the tables leave a word undecided.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class GridSampler:
         self.asked = np.zeros(self.laws[-1].columns, np.int64)
 
     def settle(self, family: int, row: int, k: int, word: int, words: Words) -> int:
-        """Return the outcome of one open decision, settled in exact whole-number arithmetic."""
+        """Return the outcome of one undecided draw, settled in exact whole-number arithmetic."""
         if family != ACCEPT:
             return self._decisions.settle(family, row, k, word, words)
         stage = self._stages[row]
@@ -65,7 +65,7 @@ class GridSampler:
 
 
 def row_stages(shape: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return, for each stage, the numbers of rows, columns, and summands of a cell.
+    """Return, for each stage of a grid, the numbers of rows, columns and summands of a cell.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def row_stages(shape: Sequence[int]) -> list[tuple[int, int, int]]:
 
 
 class Stage:
-    """Tables for one stage of the sampler of a grid.
+    """The tables for one stage of the sampler of a grid.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def centre(epsilon: Fraction, m: int, bits: int) -> Interval:
 
 
 def row_reach(epsilon: float, m: int, bits: int) -> int:
-    """Return the distance beyond a column's remaining sum up to which its cells are tabulated."""
+    """Return how far beyond a column's remaining sum the law of its cells is tabulated."""
     return math.ceil((bits * math.log(2) / 2 + 2 * math.log(m + 1)) / epsilon) + 2 * m
 
 
@@ -176,7 +176,7 @@ def _product(one: list[int], other: list[int], bits: int) -> list[int]:
 
 
 def limit(k: int, columns: int, epsilon: float, summands: int = 1, *, proven: bool = True) -> float:
-    """Return an upper bound on `r_k(R)` for every R; without proof, the value at R = 0."""
+    """Return an upper bound on `r_k(R)` for every R, or the value at R = 0 if no bound is proved."""
     n = 1 << math.ceil(math.log2(64 + 12 * math.sqrt(columns * summands * _variance(epsilon))))
     weights = np.full(n // 2 + 1, 2.0 / n)
     weights[[0, -1]] = 1.0 / n
@@ -213,13 +213,13 @@ def _tabulated(m: int, epsilon: float, size: int) -> Reals:
 
 
 def _enough(k: int, summands: int, least: float) -> int:
-    """Return the smallest |R| from which on no mass of the laws `p_k(. | R)` exceeds `least`."""
+    """Return the smallest |R| from which on every mass of the laws `p_k(. | R)` is at most `least`."""
     high = next(n for n in (1 << i for i in count()) if _highest(n, k, summands) <= least)
     return bisect_left(range(high), -least, key=lambda n: -_highest(n, k, summands))
 
 
 def _highest(n: int, k: int, q: int) -> float:
-    """Return the largest mass of the sum of q cells of a uniform composition of n into qk parts."""
+    """Return the largest mass of a sum of q cells, if n is composed uniformly of qk parts."""
     a, others = np.arange(n + 1), q * (k - 1)
     ways = gammaln(a + q) - gammaln(a + 1) + gammaln(n - a + others) - gammaln(n - a + 1)
     whole = gammaln(n + q + others) - gammaln(n + 1) - gammaln(q + others)
@@ -231,7 +231,7 @@ def _variance(epsilon: float) -> float:
 
 
 def log_proposals(shape: Sequence[int], epsilon: float) -> float:
-    """Return an estimate of the log total weight of proposals, which gives the expected tries."""
+    """Return an estimate of the log total weight of a grid's proposals."""
     total = shape[1] * _log_centre(math.prod(shape) // shape[1], epsilon)
     for rows, columns, summands in row_stages(shape):
         total += sum(math.log(limit(k, columns, epsilon, summands, proven=False)) for k in range(2, rows + 1))
@@ -259,7 +259,7 @@ def seconds_for(shape: Sequence[int], epsilon: float) -> float:
 
 
 def beyond_limits(shape: Sequence[int], epsilon: float) -> str:
-    """Return the limit that the set-up of a grid's sampler exceeds, in words; empty if there is none."""
+    """Return words for the limit that the tables of a grid exceed, or an empty text."""
     if beyond := too_long(1.5 * NOISE_REACH_NATS / epsilon):
         return beyond
     if math.prod(shape) > LARGEST_GRID:
@@ -269,7 +269,7 @@ def beyond_limits(shape: Sequence[int], epsilon: float) -> str:
 
 
 def _set_up(rows: int, columns: int, summands: int, epsilon: float) -> float:
-    """Return an estimate of the seconds that the tables of a stage take."""
+    """Return an estimate of the seconds that computing the tables of a stage takes."""
     k = np.arange(2, rows + 1)
     weights = (summands * (k + summands * k**2 / 500)).sum() * 45 / epsilon
     lacks = 2.5 * k * math.sqrt(columns * summands * _variance(epsilon))

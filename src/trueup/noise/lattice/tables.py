@@ -26,7 +26,7 @@ Chance = Callable[[int, int], Interval]
 
 
 class Decisions:
-    """Tables of several families, and exact decisions for random words that a table leaves open.
+    """Tables of several families of laws or coins, with exact decisions for undecided words.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Decisions:
         self._families: list[list[Chance] | list[Inversion]] = []
 
     def steps(self, laws: Sequence[tuple[Enclose, range]]) -> Steps:
-        """Return tables of laws, computed from enclosed cdfs on given supports."""
+        """Return the tables of laws on given supports, computed from enclosures of their cdfs."""
         inversions = [Inversion(cdf, support, lookup_bits=8, word_bits=self.bits) for cdf, support in laws]
         self._families.append(inversions)
         tables = [(law.support.start, law.thresholds) for law in inversions]
@@ -48,7 +48,7 @@ class Decisions:
     def coins(
         self, chances: Sequence[Chance], *, count: int = 0, peaks: Sequence[int] | None = None
     ) -> Coins:
-        """Return tables of families of coins: a fixed number of coins each, or until probabilities fall below `2^-bits`.
+        """Return tables of families of coins: `count` coins each, or until probabilities are below `2^-bits`.
 
         Chances that fade fall from coin 0 on, or from the coins `peaks` on.
         """
@@ -70,7 +70,7 @@ class Decisions:
         return np.array(floors, dtype=np.uint64)
 
     def settle(self, family: int, row: int, k: int, word: int, words: Words) -> int:
-        """Return the outcome of one open decision: the drawn value, or 1 for a coin's success."""
+        """Return the outcome of one undecided draw: its value, or 1 for a coin's success."""
         law, word = self._families[family][row], word >> (64 - self.bits)
         if isinstance(law, Inversion):
             return law.refine(word, words)
@@ -78,7 +78,7 @@ class Decisions:
 
 
 def flip(chance: Callable[[int], Interval], word: int, words: Words, word_bits: int = 64) -> int:
-    """Return 1 if a uniform number that begins with `word` is below a probability, else 0."""
+    """Return 1 if a uniform number that begins with `word` lies below a probability, else 0."""
     cdf = lambda value, bits: chance(bits) if value == 0 else Interval.exact(int(value > 0), bits)  # noqa: E731
     return int(Inversion(cdf, range(1), lookup_bits=8, word_bits=word_bits).refine(word, words) == 0)
 
@@ -98,7 +98,7 @@ class HalfNorm:
 
     @property
     def support(self) -> range:
-        """Return the range of k whose cdf is between `2^-64` and `1 - 2^-64`, with one more at each end."""
+        """Return the tabulated range of k: cdfs from `2^-64` to `1 - 2^-64`, with one more at each end."""
         start, below, above, total = self._table(128)
         first = bisect_left(above, total[0] >> 64)
         last = bisect_right(below, total[1] - (total[1] >> 64))
@@ -131,7 +131,7 @@ class HalfNorm:
         return self.mode - len(down) + 1, below, above, (below[-1], above[-1] + beyond)
 
     def _walk(self, weight: Interval, ratio, factor: Interval, direction: int) -> tuple[list[Interval], int]:
-        """Return the weights from the mode outwards until they are negligible, and a bound on the sum of the others."""
+        """Return the weights from the mode outwards until they are negligible, and a bound on the rest."""
         weights, k, work = [weight], self.mode, factor.bits
         while True:
             above, below = (part**2 for part in ratio(k))
@@ -172,7 +172,7 @@ def gaussian_coins(decisions: Decisions, variances: Sequence[Fraction]) -> Coins
 
 
 def laplace_aggregates(decisions: Decisions, kinds: Sequence[tuple[Fraction, int]]) -> Aggregates:
-    """Return tables of the coins that accept and divide the sum of m cells, for each `(epsilon, m)`."""
+    """Return the tables of coins that accept and divide sums of m cells, for each `(epsilon, m)`."""
     aggregates = [Aggregate(epsilon, m) for epsilon, m in kinds]
     return Aggregates(
         decisions.coins([aggregate.sum for aggregate in aggregates]),
@@ -185,13 +185,13 @@ def laplace_aggregates(decisions: Decisions, kinds: Sequence[tuple[Fraction, int
 
 
 def gaussian_aggregates(decisions: Decisions, variances: Sequence[Fraction]) -> Aggregates:
-    """Return tables of Gaussian weights for `draw_free` when every aggregate is a single cell."""
+    """Return the tables of Gaussian weights for free cells if every aggregate is a single cell."""
     coins = gaussian_coins(decisions, variances)
     return Aggregates(coins, gaussian_steps(decisions, variances), coins)
 
 
 class Aggregate:
-    """Weights of sums of m cells, for `a = exp(-epsilon)` and `x = a^2` (see `kernel.lattice.free`).
+    """The weights of sums of m cells of discrete Laplace noise.
 
     `G_m(k) = a^k sum_j C(m-1+j+k, m-1) C(m-1+j, m-1) x^j` is a Gauss series; by Pfaff's transformation it is, up to a
     constant, `a^k sum_i C(m-1, i) (m+k-1)! (m+i-1)! / (k+i)! x^i (1-x)^(m-1-i)`, i below m: finite, and positive.
@@ -223,7 +223,7 @@ class Aggregate:
         return Interval.exact(1, bits) - self._powers(k + 1, bits)
 
     def reach(self, bits: int) -> range:
-        """Return the range of k whose cdf is between 0 and `1 - 2^-bits`, with one more."""
+        """Return the range of k that is tabulated: cdfs up to `1 - 2^-bits`, and one more."""
         return range(int(bits / self.epsilon) + 2)
 
     def head(self, k: int, bits: int) -> Interval:

@@ -1,4 +1,4 @@
-"""Tail bounds on lattice noise in one cell, and the smallest changes of a cell that keep all sums.
+"""Tail bounds on lattice noise in one cell, and the smallest changes of a cell with the same sums.
 
 Let cell i have the factor f and let `g(s)` be the mass of all other cells together where they make up for `v_i = s`. Then
 `P(v_i = s) = f(s) g(s) / Z`, and by Fourier inversion over the m sums that are fixed, with `phi_j` the cells' characteristic
@@ -46,7 +46,7 @@ MAX_LISTED_DIMENSIONS, LISTED = 8, 2_000_000
 
 
 def hardest_change(lattice: Lattice) -> Sensitivity | None:
-    """Return the L1 and squared L2 norm of the smallest change of the cell that is hardest to change; None if not found."""
+    """Return both norms of the smallest change of the hardest cell to change, or None if not found."""
     unlike = {(p.kind, p.cells.shape, p.invariants.tobytes()): p for p in lattice.pieces}
     found = [_smallest_of_piece(piece) for piece in unlike.values()]
     if None in found:
@@ -56,7 +56,7 @@ def hardest_change(lattice: Lattice) -> Sensitivity | None:
 
 
 def _smallest_of_piece(piece: Piece) -> tuple[int, int] | None:
-    """Return both norms of the smallest change of the piece's cell that is hardest to change; None if not found."""
+    """Return both norms of the smallest change of a piece's hardest cell, or None if not found."""
     if piece.kind != "general":
         size = {"free": 1, "sum": 2, "table": 4, "grid": 4}[piece.kind]
         return size, size
@@ -73,7 +73,7 @@ def _smallest_of_piece(piece: Piece) -> tuple[int, int] | None:
 
 
 def _through(search: Search, cell: int, counts: NDArray[np.int64]) -> tuple[int, int] | None:
-    """Return both norms of the smallest change through a kind of cell; None if not found in time.
+    """Return both norms of the smallest change of a kind of cell, or None if not found in time.
 
     No whole vector has a smaller squared L2 than L1 norm, so vectors up to the least square found are all that matter.
     """
@@ -91,7 +91,7 @@ def _through(search: Search, cell: int, counts: NDArray[np.int64]) -> tuple[int,
 
 
 def _listed_norms(basis: NDArray[np.int64]) -> tuple[int, int] | None:
-    """Return both norms for a piece, from a list of candidate vectors; None if the list would be too long.
+    """Return both norms for a piece from a list of candidate vectors, or None if the list is too long.
 
     A vector is `c B`, so `c = v D` with the dual basis D, and `|c_i| <= |v|_1 max |D_i|` and `|c_i| <= |v|_2 |D_i|_2`. Through
     every cell some vector of the basis has at most the norms that are inserted.
@@ -117,7 +117,7 @@ def _listed_norms(basis: NDArray[np.int64]) -> tuple[int, int] | None:
 
 
 def _square(vector: Vector, counts: NDArray[np.int64]) -> int:
-    """Return the smallest squared L2 norm of a change whose size within each kind of cell is given."""
+    """Return the smallest squared L2 norm of a change with given sizes within each kind of cell."""
     total = 0
     for kind, value in vector:
         each, left = divmod(abs(value), int(counts[kind]))
@@ -183,7 +183,7 @@ def _of_piece(rate: float, power: int, piece: Piece, probability: float) -> Tail
 
 
 def _grid_points(rate: float, power: int, columns: NDArray, counts: NDArray) -> int:
-    """Return the number of Fourier grid points per dimension that makes aliased noise negligible."""
+    """Return the number of grid points per dimension that make aliasing in Fourier space negligible."""
     spread = math.sqrt(1 / (2 * rate) if power == 2 else 1 / (2 * math.sinh(min(rate, 500.0) / 2) ** 2))
     widest = np.sqrt((columns**2 @ counts).max(initial=1)) * spread
     far = _ALIAS / rate * np.abs(columns).max(initial=1) if power == 1 else 0.0
@@ -191,7 +191,7 @@ def _grid_points(rate: float, power: int, columns: NDArray, counts: NDArray) -> 
 
 
 def _masses(rate: float, power: int, columns: NDArray, counts: NDArray, size: int, kind: int) -> Reals:
-    """Return the probabilities of one cell's noise at 0, 1, ..."""
+    """Return the probabilities that one cell's noise is 0, 1, 2 and so on."""
     m = len(columns)
     angles = np.indices((size,) * m).reshape(m, -1) if m else np.zeros((0, 1), np.int64)
     places = (columns.T.astype(np.int64) @ angles) % size
@@ -235,7 +235,7 @@ def _laplace_bound(epsilon: float, norm: float, probability: float) -> int:
 
 
 def _norm(piece: Piece, columns: NDArray, counts: NDArray) -> float:
-    """Return an L1 norm within which every cell is changed by some vector of the lattice."""
+    """Return an L1 norm up to which some vector of the lattice changes each cell."""
     if piece.kind in ("sum", "table", "grid"):
         return 2.0 if piece.kind == "sum" else 4.0
     if (counts > 1).all():

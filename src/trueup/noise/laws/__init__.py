@@ -1,4 +1,4 @@
-"""Noise distributions, and the code that they share.
+"""Noise distributions, and the code that all of them share.
 
 One file: the base of all laws, and what laws on the integers and continuous ones have beside it.
 """
@@ -49,12 +49,12 @@ class BaseLaw:
 
     @property
     def form(self) -> Form | None:
-        """Return the slope, curvature and reach of the log mass; None if it has another form."""
+        """Return the slope, curvature and reach of the log mass, or None if it has another form."""
         return None
 
     @property
     def rate(self) -> float | None:
-        """Return the rate of a law on the integers with mass proportional to `exp(-rate |k|)`; None for other laws."""
+        """Return the rate of a law with mass proportional to `exp(-rate |k|)`, or None for other laws."""
         form = self.form
         return form.slope if self.discrete and form and form == (form.slope, 0.0, np.inf) else None
 
@@ -125,7 +125,7 @@ class BaseLaw:
         return self.logpmf(np.subtract(published, true))
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and largest true count that a published value may stand for; `NO_LIMIT` if there is none."""
+        """Return the smallest and largest true count for each published value, or `NO_LIMIT`."""
         least, most = self.support
         low, high = np.ceil(np.subtract(published, most)), np.floor(np.subtract(published, least))
         wide = float(NO_LIMIT)
@@ -137,12 +137,12 @@ class BaseLaw:
         return np.asarray((low <= high) & (high >= 0))
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Return a number for each value; values with equal numbers have the same table, shifted by whole counts."""
+        """Return one number per published value; the likelihoods of equal numbers differ only by a shift."""
         values = np.asarray(published, np.float64)
         return values - np.floor(values)
 
     def table(self, published: float, depth: float) -> tuple[int, Reals]:
-        """Return the likelihood of the true counts given a published value: the first count, and log masses from it on.
+        """Return a published value's likelihood of true counts: the first count, and the log masses.
 
         It reaches `depth` nats below the peak.
 
@@ -158,7 +158,7 @@ class BaseLaw:
             if reach > MAX_TABLE_ENTRIES:
                 raise DataError(
                     f"the noise of law '{self.name}' is spread over more than {MAX_TABLE_ENTRIES:,} counts",
-                    needed="noise with a larger budget",
+                    needed="noise that is less spread, which takes a larger budget",
                 )
         low = reach // 2
         while reach - low > 1:
@@ -169,7 +169,7 @@ class BaseLaw:
         return whole - reach, np.asarray(self.logpmf(published - whole - np.arange(-reach, reach + 1)))
 
     def says(self, published: float) -> str:
-        """Return words for what a published value implies about the true count."""
+        """Return words for what a published value says about the true count."""
         low, high = (int(end) for end in self.bounds(published))
         if low == high:
             return f"published as {published}" + (f" (exactly {low})" if low != published else "")
@@ -182,12 +182,12 @@ class BaseLaw:
 
     @classmethod
     def budgeted(cls, amount: Fraction, sensitivity: Sensitivity, options: Mapping[str, Any]) -> Self:
-        """Return the law for a budget and further parameters, which are given as in a spec."""
+        """Return the law for a budget and further parameters, as a spec gives them."""
         known = list(signature(cls.for_budget).parameters)[2:]
         if unknown := [str(name) for name in options if name not in known]:
             raise SpecError(
-                f"law {cls.name!r} is given the option {unknown[0]!r}",
-                needed=f"one of {', '.join(known)}" if known else "no options",
+                f"law {cls.name!r} has no option {unknown[0]!r}",
+                needed=f"one of the options {', '.join(known)}" if known else "no options",
             )
         return cls.for_budget(amount, sensitivity, **options)
 
@@ -213,7 +213,7 @@ def _parameter_names(law: Any) -> list[str]:
 
 
 class ContinuousLaw(BaseLaw):
-    """Base of the continuous laws, which serve to analyse published data and are never drawn."""
+    """Base of the continuous laws, which serve to analyse published data and never draw noise."""
 
     discrete: ClassVar[bool] = False
 
@@ -226,7 +226,7 @@ class ContinuousLaw(BaseLaw):
         raise NotImplementedError
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Return the value at which the cdf is `probability`."""
+        """Return the value `x` with `P(X <= x) = probability`."""
         raise NotImplementedError
 
     def tail(self, probability: float) -> Tail:
@@ -234,7 +234,7 @@ class ContinuousLaw(BaseLaw):
         return Tail(int(np.ceil(self.quantile(1 - probability / 2))), exact=True)
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Refuse to draw, because the law is continuous.
+        """Raise an error, because a continuous law draws no noise.
 
         Raises
         ------
@@ -259,7 +259,7 @@ class IntegerLaw(BaseLaw):
     discrete: ClassVar[bool] = True
 
     def characteristic(self, t: Reals) -> Reals:
-        """Return the mean of `cos(t noise)` at frequencies `t`, summed over all but 1e-18 of the mass."""
+        """Return the mean of `cos(t noise)` at frequencies `t`, without the last 1e-18 of the mass."""
         k = np.arange(1, self.reach(2e-18) + 1)
         mass = 2 * self.pmf(k)
         sums = [mass @ np.cos(k * each) for each in np.ravel(t)]
@@ -276,11 +276,11 @@ class IntegerLaw(BaseLaw):
 
     @property
     def sampler(self) -> Sampler:
-        """Return the exact sampler of the law, from a cache."""
+        """Return the exact sampler of the law from a cache."""
         raise NotImplementedError
 
     def logpmf(self, noise: ArrayLike) -> Reals:
-        """Return the log mass at `noise`; minus infinity off the support."""
+        """Return the log mass at `noise`, which is minus infinity off the support."""
         k = np.asarray(noise, dtype=np.float64)
         inside = (k == np.floor(k)) & (np.abs(k) <= self.support[1])
         return np.where(inside, self._logpmf(np.where(inside, k, 0.0)), -np.inf)[()]
@@ -293,11 +293,11 @@ class IntegerLaw(BaseLaw):
         return np.where(k < 0, lower, 1 - lower)[()]
 
     def sf(self, noise: ArrayLike) -> Reals:
-        """Return the probability that a draw exceeds `noise`, accurate in the upper tail."""
+        """Return the probability that a draw exceeds `noise`, computed in the upper tail."""
         return self.cdf(-np.floor(np.asarray(noise, dtype=np.float64)) - 1)
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Return the smallest `k` whose cdf reaches `probability`."""
+        """Return the smallest `k` with `P(X <= k)` of at least `probability`."""
         p = probabilities(probability)
         inner = np.clip(p, np.nextafter(0, 1), np.nextafter(1, 0))
         guess = self._lower_quantile(np.minimum(inner, 1 - inner))
@@ -314,11 +314,11 @@ class IntegerLaw(BaseLaw):
         return float(max(0.0, -self.quantile(probability / 2)))
 
     def tail(self, probability: float) -> Tail:
-        """Return `reach` as the exact tail of an integer law."""
+        """Return the smallest count that the absolute value of a draw exceeds with at most `probability`."""
         return Tail(int(self.reach(probability)), exact=True)
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Draw `size` independent values exactly.
+        """Return `size` independent draws, which are exact.
 
         Parameters
         ----------
@@ -337,7 +337,7 @@ class IntegerLaw(BaseLaw):
 
 
 class SquaredScale:
-    """Base of the laws with log mass `-k^2 / (2 sigma2)` up to a constant: the exact parameter sigma2, and the cost."""
+    """Base of the laws with log mass `-k^2 / (2 sigma2)` up to a constant."""
 
     sigma2: Fraction
 
@@ -363,16 +363,16 @@ class SquaredScale:
 
 
 def draws(size: int) -> int:
-    """Return a checked number of draws; refuse anything but a whole number of 0 or more."""
+    """Return a number of draws after checking that it is a whole number of 0 or more."""
     if isinstance(size, bool) or not isinstance(size, int | np.integer):
-        raise SpecError(f"a {type(size).__name__} is given as size", needed="a whole number of draws")
+        raise SpecError(f"the size is of type {type(size).__name__}", needed="a whole number of draws")
     if size < 0:
-        raise SpecError(f"size is {size}", needed="a whole number of draws, 0 or more")
+        raise SpecError(f"the size is {size}", needed="a whole number of draws, 0 or more")
     return int(size)
 
 
 def probabilities(probability: ArrayLike) -> Reals:
-    """Return checked probabilities as an array; refuse numbers outside [0, 1]."""
+    """Return probabilities as an array after checking that they are between 0 and 1."""
     try:
         p = np.asarray(probability, dtype=np.float64)
     except (TypeError, ValueError):
@@ -383,7 +383,7 @@ def probabilities(probability: ArrayLike) -> Reals:
 
 
 def refuse_extreme_width(scale_squared: Fraction, what: str, value: Fraction) -> None:
-    """Refuse noise that is too wide for 64-bit sums of counts, or too narrow to protect anybody."""
+    """Raise an error for noise too wide for 64-bit sums of counts, or too narrow to protect anybody."""
     if not MIN_SCALE**2 <= scale_squared <= MAX_SCALE**2:
         shown = f" {value}" if len(str(value)) <= 24 else ""
         effect = "practically no noise" if scale_squared < 1 else "noise wider than any count"

@@ -65,7 +65,7 @@ class DiscreteGaussian(SquaredScale, IntegerLaw):
         return replace(self, sigma2=self.sigma2 / factor)
 
     def characteristic(self, t: Reals) -> Reals:
-        """Return the mean of `cos(t noise)` at frequencies `t` (per count), by Poisson summation."""
+        """Return the mean of `cos(t noise)` at frequencies `t` (per count)."""
         if self.sigma2 < 1:
             return super().characteristic(t)
         sigma2, turns = float(self.sigma2), 2 * np.pi * np.arange(-2, 3)
@@ -94,11 +94,11 @@ class DiscreteGaussian(SquaredScale, IntegerLaw):
 
     @property
     def sampler(self) -> Sampler:
-        """Return the exact sampler; its tables are kept for the next draw."""
+        """Return the exact sampler of the law, whose tables stay in memory."""
         return _sampler(self.sigma2)
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         return (
             "Each count receives independent integer noise with probability proportional to "
             f"exp(-noise^2 / (2 x {self.sigma2})), standard deviation {sqrt(self.variance):.4g}."
@@ -107,7 +107,7 @@ class DiscreteGaussian(SquaredScale, IntegerLaw):
 
 @lru_cache(maxsize=64)
 def _sampler(sigma2: Fraction) -> Sampler:
-    """Return the sampler for `sigma2`; its tables are kept for the next draw."""
+    """Return the exact sampler for `sigma2`, whose tables stay in memory."""
     return GaussianTable(sigma2) if sigma2 <= TABLE_UP_TO else GaussianWide(sigma2)
 
 
@@ -120,7 +120,7 @@ def _log_normaliser(sigma2: float) -> float:
 
 
 def _moment(sigma2: float, order: int) -> float:
-    """Return the second or the fourth moment of a law."""
+    """Return the second or the fourth moment of the discrete Gaussian law."""
     if sigma2 >= 9:  # by Poisson summation within exp(-2 pi^2 9), which is no double, of the normal law's
         return sigma2 if order == 2 else 3 * sigma2 * sigma2
     k = np.arange(1.0, 120.0)

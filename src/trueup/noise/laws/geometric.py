@@ -1,4 +1,4 @@
-"""The discrete Laplace law, also called two-sided geometric, and its truncation to a range."""
+"""The discrete Laplace law (two-sided geometric), and its truncation to a range."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ class DiscreteLaplace(IntegerLaw):
 
     @property
     def sampler(self) -> TwoSidedGeometric:
-        """Return the exact sampler; its tables are kept for the next draw."""
+        """Return the exact sampler of the law, whose tables stay in memory."""
         from trueup.noise.samplers.geometric import two_sided_geometric
 
         return two_sided_geometric(self.epsilon)
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         return (
             f"Each count receives independent integer noise with probability proportional to "
             f"exp(-{self.epsilon} |noise|), standard deviation {np.sqrt(self.variance):.4g}."
@@ -164,7 +164,7 @@ class TruncatedGeometric(IntegerLaw):
         refuse_extreme_width(1 / epsilon**2, "epsilon", epsilon)
         if bound.denominator != 1 or bound > LARGEST_BOUND:
             raise SpecError(
-                f"bound is {bound if bound < 10**9 else 'beyond 10^9'}",
+                f"the bound of noise '{self.name}' is {bound if bound < 10**9 else 'beyond 10^9'}",
                 needed=f"a whole number from 1 to {LARGEST_BOUND:,}",
                 remedy="use 'discrete-laplace', which has no bound and no delta",
             )
@@ -178,7 +178,7 @@ class TruncatedGeometric(IntegerLaw):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity, bound: int = 50) -> TruncatedGeometric:
-        """Return the law with the loss `amount` (epsilon) on a count vector of the given sensitivity; it has a delta too."""
+        """Return the law with the loss `amount` (epsilon) on a count vector of the given sensitivity."""
         return cls(rational(amount, "epsilon") / rational(sensitivity.l1, "the L1 sensitivity"), bound)
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
@@ -235,7 +235,7 @@ class TruncatedGeometric(IntegerLaw):
         return float(2 * np.sum(k**order * np.exp(self._logpmf(k))))
 
     def _gaps(self) -> tuple[float, float]:
-        """Return `1 - q` and `(1 + q) - 2 q^(bound + 1)` with `q = exp(-epsilon)`, without cancellation."""
+        """Return `1 - q` and `(1 + q) - 2 q^(bound + 1)`, `q = exp(-epsilon)`, without cancellation."""
         gap = -np.expm1(-float(self.epsilon))
         return gap, -2 * np.expm1(-float(self.epsilon) * (self.bound + 1)) - gap
 
@@ -256,13 +256,13 @@ class TruncatedGeometric(IntegerLaw):
 
     @property
     def sampler(self) -> Inversion:
-        """Return the exact sampler; its tables are kept for the next draw."""
+        """Return the exact sampler of the law, whose tables stay in memory."""
         from trueup.noise.samplers.geometric import geometric_within
 
         return geometric_within(self.epsilon, self.bound)
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         return (
             f"Each count receives independent integer noise between -{self.bound} and {self.bound} with "
             f"probability proportional to exp(-{self.epsilon} |noise|), standard deviation "
@@ -271,6 +271,6 @@ class TruncatedGeometric(IntegerLaw):
 
 
 def _rounded_up(value: Fraction) -> Fraction:
-    """Return a number rounded up to about four decimal digits."""
+    """Return a fraction rounded up to about four decimal digits."""
     scale = 10 ** (4 + max(0, len(str(value.denominator)) - len(str(value.numerator))))
     return Fraction(-(-value.numerator * scale // value.denominator), scale)

@@ -1,4 +1,4 @@
-"""Laws that are never drawn: the law of an invariant, and continuous laws for analysing published data."""
+"""Laws that never draw noise: that of an invariant, and continuous laws for published data."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class Exact(IntegerLaw):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Exact:
-        """Refuse a budget, because an invariant spends none."""
+        """Raise an error if the budget is not 0, because an invariant spends none."""
         if amount != 0:
             raise SpecError(
                 f"an invariant is given the budget {amount}",
-                needed="no budget with the law 'exact'",
+                needed="no budget, because the law 'exact' adds no noise",
                 remedy="remove the budget, or choose a law that adds noise",
             )
         return cls()
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return a loss of zero, which holds among databases that share the invariant."""
+        """Return a privacy loss of zero, because all databases share the invariant."""
         return Cost("epsilon", Fraction(0))
 
     @property
@@ -79,21 +79,21 @@ class Exact(IntegerLaw):
         return np.zeros_like(probability)
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Return `size` zeros; no random bits are read."""
+        """Return `size` zeros, without reading random bits."""
         return np.zeros(draws(size), dtype=np.int64)
 
     def says(self, published: float) -> str:
-        """Return words for what a published value implies about the true count."""
+        """Return words for what a published value says about the true count."""
         return f"= {published}"
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         return "Each count is published exactly, as a declared invariant."
 
 
 @dataclass(frozen=True)
 class Gaussian(SquaredScale, ContinuousLaw):
-    """Normal noise of variance `sigma2`: a likelihood only, never drawn.
+    """Normal noise of variance `sigma2`: a likelihood, which is never drawn from.
 
     Parameters
     ----------
@@ -145,19 +145,19 @@ class Gaussian(SquaredScale, ContinuousLaw):
         return ndtr(np.asarray(noise, dtype=np.float64) / sqrt(self.variance))
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Return the quantile at each probability: the value that a draw stays below with that probability."""
+        """Return the value `x` with `P(X <= x) = probability`."""
         from scipy.special import ndtri
 
         return ndtri(probabilities(probability)) * sqrt(self.variance)
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         return f"Each value carries independent normal noise of standard deviation {sqrt(self.variance):.6g}."
 
 
 @dataclass(frozen=True)
 class Laplace(ContinuousLaw):
-    """Noise with density `exp(-|x| / scale) / (2 scale)`: a likelihood only, never drawn.
+    """Noise with density `exp(-|x| / scale) / (2 scale)`: a likelihood, which is never drawn from.
 
     Parameters
     ----------
@@ -227,12 +227,12 @@ class Laplace(ContinuousLaw):
         return np.where(x < 0, lower, 1 - lower)[()]
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Return the quantile at each probability: the value that a draw stays below with that probability."""
+        """Return the value `x` with `P(X <= x) = probability`."""
         p = probabilities(probability)
         with np.errstate(divide="ignore"):
             lower = np.log(2 * np.minimum(p, 1 - p)) * float(self.scale)
         return np.where(p < 0.5, lower, -lower)[()]
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         return f"Each value carries independent Laplace noise of scale {float(self.scale):.6g}."

@@ -25,7 +25,7 @@ MAX_PARAMETER = 10_000
 
 
 def whole_number(value: object, what: str, least: int, most: int = MAX_PARAMETER) -> int:
-    """Read a whole number that is given as a number or as text.
+    """Return a whole number that is given as a number or as text, after checking its range.
 
     Examples
     --------
@@ -56,11 +56,11 @@ class Perturbation(BaseLaw):
 
     @property
     def open_ended(self) -> bool:
-        """Return False, because no true counts beyond a table are possible."""
+        """Return False, because a table holds all possible true counts."""
         return False
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Return the values themselves, because only equal values have the same table."""
+        """Return the published values themselves, because only equal values have equal likelihoods."""
         return np.asarray(published, np.float64)
 
     def numeral(self, published: ArrayLike) -> NDArray[np.bool_]:
@@ -91,11 +91,11 @@ class Perturbation(BaseLaw):
 
     @property
     def form(self) -> Form:
-        """Return the form of a normal law with the same variance as the perturbation."""
+        """Return the form of the normal law that has the variance of the perturbation."""
         return Form(0.0, 1 / (2 * self.variance), np.inf)
 
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
-        """Return the published values of true counts with keys in [0, 1); equal keys and counts give equal values."""
+        """Return the published values of true counts, given the cells' keys in [0, 1)."""
         raise NotImplementedError
 
     @property
@@ -108,7 +108,7 @@ class Perturbation(BaseLaw):
         return Tail(self.reach, exact=False)
 
     def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
-        """Return the likelihood of the true counts given a published value: the first count, and all log masses from it on."""
+        """Return a published value's likelihood of true counts: the first count, and all log masses."""
         low, high = (int(end) for end in self.bounds(published))
         return low, np.asarray(self.log_mass(published, np.arange(low, high + 1)), np.float64)
 
@@ -127,7 +127,7 @@ class Perturbation(BaseLaw):
         self._refuse()
 
     def sample(self, size: int, words: Words) -> NoReturn:
-        """Raise an error, because the law is not a law of added noise."""
+        """Raise an error, because the law does not add noise."""
         self._refuse()
 
     @classmethod
@@ -146,12 +146,12 @@ class ByChange(Perturbation):
 
     @cached_property
     def rows(self) -> Reals:
-        """Return `(rows, 2 reach + 1)` probabilities of the changes -reach, .., reach; row i is for the count i."""
+        """Return probabilities `(rows, 2 reach + 1)` of the changes -reach, .., reach, one row per count."""
         raise NotImplementedError
 
     @property
     def period(self) -> int:
-        """Return the number of last rows of the table that are used in turn for all larger counts."""
+        """Return the number of last rows of the table that repeat for all larger counts."""
         return 1
 
     @property
@@ -166,7 +166,7 @@ class ByChange(Perturbation):
         return np.where(true < first, true, first + (true - first) % self.period)
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Return a number for each value; values with equal numbers have the same table, shifted by whole counts."""
+        """Return one number per published value; the likelihoods of equal numbers differ only by a shift."""
         values = np.asarray(published, np.float64)
         first = len(self.rows) + self.reach  # from here on all true counts have one of the rows that repeat
         return np.where(values < first, values, first + (values - first) % self.period)
@@ -212,7 +212,7 @@ class ByChange(Perturbation):
 
     @cached_property
     def keeps_large(self) -> bool:
-        """Return True if large counts are published as they are."""
+        """Return True if large counts are published unchanged."""
         return not (self.rows[-self.period :] @ self._changes**2).any()
 
     @property
@@ -226,14 +226,14 @@ class ByChange(Perturbation):
 
     @cached_property
     def _cumulative(self) -> Reals:
-        """Return cumulative probabilities of the changes; the last possible change has 1 despite rounding."""
+        """Return the cumulative probabilities of the changes, which end at 1 despite rounding."""
         total = np.cumsum(self.rows, axis=1)
         last = self.rows.shape[1] - 1 - (self.rows[:, ::-1] > 0).argmax(axis=1)
         total[np.arange(self.rows.shape[1]) >= last[:, None]] = 1.0
         return total
 
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
-        """Return the published values of true counts with keys in [0, 1); equal keys and counts give equal values."""
+        """Return the published values of true counts, given the cells' keys in [0, 1)."""
         x, u = np.broadcast_arrays(np.asarray(true, np.int64), np.asarray(keys, np.float64))
         row, change = self._row(x), np.full(x.shape, -self.reach)
         for column in range(2 * self.reach):
@@ -242,7 +242,7 @@ class ByChange(Perturbation):
 
 
 class OneValue:
-    """Base of the laws of one code, which stands for several possible counts."""
+    """Base of the laws of a single code, which stands for several possible counts."""
 
     numeric: ClassVar[bool] = False
 
@@ -252,7 +252,7 @@ class OneValue:
         raise NotImplementedError
 
     def mean(self, true: ArrayLike) -> Reals:
-        """Return the mean of the published value given the true count; of a code it is the number that represents the code."""
+        """Return the number that represents the code, for every true count."""
         return np.full(np.shape(true), float(self.centre))
 
     def variance_at(self, true: ArrayLike) -> Reals:

@@ -23,7 +23,7 @@ AT_RANDOM = "random"
 
 @dataclass(frozen=True)
 class AfterNoise(LawOfShown):
-    """Noise whose results are rounded to multiples of a base, or raised to zero if negative.
+    """Noise whose results are rounded to multiples of a base, or replaced by zero if negative.
 
     Parameters
     ----------
@@ -66,7 +66,8 @@ class AfterNoise(LawOfShown):
             raise SpecError(f"the law '{self.law.name}' does not add noise", needed="a law that adds noise")
         if self.ties not in (*TIES, AT_RANDOM):
             raise SpecError(
-                f"a rounding is given ties = {str(self.ties)[:30]!r}", needed=f"one of {', '.join(TIES)}"
+                f"the option `ties` of a rounding is {str(self.ties)[:30]!r}",
+                needed=f"one of {', '.join(TIES)}",
             )
         if self.ties == AT_RANDOM and not self.law.discrete:
             raise SpecError(
@@ -75,7 +76,7 @@ class AfterNoise(LawOfShown):
             )
 
     def parameters(self) -> dict[str, str]:
-        """Return exact parameters as strings, for manifests."""
+        """Return the exact parameters as strings, for manifests."""
         more = {"base": str(self.base), "ties": self.ties, "nonnegative": str(self.nonnegative)}
         more["shown_from"] = str(self.shown_from)
         return {"law": super().parameters()["law"], **more}
@@ -87,7 +88,7 @@ class AfterNoise(LawOfShown):
 
     @property
     def same_records(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return False, because noise is drawn anew for every value."""
+        """Return False, because the noise of every published value is drawn separately."""
         return False
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
@@ -101,7 +102,7 @@ class AfterNoise(LawOfShown):
             return np.log(np.where(whole & (x >= 0), np.minimum(mass, 1.0) if self.discrete else mass, 0.0))
 
     def _rounded(self, y: Reals, x: Reals) -> Reals:
-        """Return the probability that a number is rounded to the multiple `y` of the base, before negative ones become zero."""
+        """Return the probability of rounding to the multiple `y` of the base, before negatives become 0."""
         least = -np.inf if self.shown_from is None else self.shown_from
         if not self.base or (self.base == 1 and self.law.discrete):
             return np.where(y >= least, self.law.pmf(y - x), 0.0)
@@ -125,7 +126,7 @@ class AfterNoise(LawOfShown):
         ]
 
     def at_most(self, top: float, true: ArrayLike) -> Reals:
-        """Return, for each true count, the probability that nothing or a number of at most `top` is published."""
+        """Return, for each true count, the probability that no number above `top` is published."""
         x = np.asarray(true, np.float64)
         if self.shown_from is not None and top < self.shown_from:
             return self.law.cdf(self.shown_from - self.law.discrete - x)
@@ -192,7 +193,7 @@ class AfterNoise(LawOfShown):
         return (mean - alike)[back].reshape(x.shape), np.maximum(variance, 0.0)[back].reshape(x.shape)
 
     def _near(self, value: float, step: int, x: Integers) -> Reals:
-        """Return the probability that a value, or a continuous value within half a step of it, is published."""
+        """Return the probability of a published value, or of values within half a step of it."""
         if self.discrete:
             return np.exp(self.log_mass(value, x))
         top = self.at_most(value + step / 2, x)
@@ -217,7 +218,7 @@ class AfterNoise(LawOfShown):
         return found._replace(counts=found.counts + (self.base or 0), exact=False)
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         how = "at random" if self.ties == AT_RANDOM else f"to the nearest (ties: {self.ties})"
         rounded = f" Then it was rounded {how} to a multiple of {self.base}." if self.base else ""
         zero = " Negative numbers were published as 0." if self.nonnegative else ""

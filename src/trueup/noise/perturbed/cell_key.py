@@ -61,7 +61,7 @@ def maximum_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals,
 
 
 def rising_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals, bool]:
-    """Return maximum-entropy probabilities that do not decrease from the left end to zero, and True if the variance is met.
+    """Return rising maximum-entropy probabilities up to zero change, and True if the variance is met.
 
     These are the conditions of the R package ptable unless told otherwise. The probabilities exp(a j + b j^2), b <= 0, rise
     and then fall; so the condition binds at the last ones up to zero alone, and those are equal.
@@ -88,7 +88,7 @@ def rising_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals, 
 
 
 def _pooled(j: Reals, variance: float, pool: slice) -> Reals:
-    """Return maximum-entropy probabilities with mean zero, at most the given variance, and one value on a range of changes."""
+    """Return maximum-entropy probabilities with mean zero that are equal on a range of changes."""
     features = np.stack([j, j * j])
     if pool.stop > pool.start:
         features[:, pool] = features[:, pool].mean(axis=1, keepdims=True)
@@ -99,7 +99,7 @@ def _pooled(j: Reals, variance: float, pool: slice) -> Reals:
 
 
 def _two(j: Reals, low: float, high: float) -> Reals:
-    """Return the probabilities on the two changes `low` and `high` that have mean zero."""
+    """Return the probabilities of the changes `low` and `high` that have mean zero."""
     p = np.zeros(len(j))
     p[j == low] += high / (high - low)
     p[j == high] -= low / (high - low)
@@ -144,7 +144,7 @@ SUM_SLACK = 1e-6
 
 @dataclass(frozen=True)
 class CellKey(ByChange):
-    """Cell-key law: a transition table gives the change of a count for the key of the cell.
+    """Cell-key law: a transition table gives the change of a count by the key of the cell.
 
     Cells with the same records have the same key and are published with the same value. The table is given, or it is
     the one of maximum entropy among those that are unbiased and have a declared variance at every count.
@@ -194,7 +194,7 @@ class CellKey(ByChange):
     def __post_init__(self) -> None:
         given = {name: WORDS.get(str(value), value) for name, value in vars(self).items()}
         if not isinstance(given["monotone"], bool):
-            raise SpecError(f"`monotone` is given as {str(self.monotone)[:30]!r}", needed="true or false")
+            raise SpecError(f"`monotone` is {str(self.monotone)[:30]!r}", needed="true or false")
         declared = given["maximum"] is not None and given["change_variance"] is not None
         if declared == (given["transitions"] is not None):
             raise SpecError(
@@ -223,12 +223,12 @@ class CellKey(ByChange):
 
     @property
     def period(self) -> int:
-        """Return the number of last rows of the table that are used in turn for all larger counts."""
+        """Return the number of last rows of the table that repeat for all larger counts."""
         return self.repeat
 
     @cached_property
     def rows(self) -> Reals:
-        """Return the probabilities `(rows, 2 D + 1)` of the changes -D, .., D; row i is for the count i."""
+        """Return the probabilities `(rows, 2 D + 1)` of the changes -D, .., D, in one row for each count."""
         if self.transitions is not None:
             return _rows_of(json.loads(self.transitions))
         assert self.maximum is not None
@@ -237,13 +237,13 @@ class CellKey(ByChange):
 
     @cached_property
     def other_variances(self) -> dict[int, float]:
-        """Return the variance of the change for each count that does not have the declared variance."""
+        """Return the variances of the changes of those counts that miss the declared variance."""
         if self.transitions is not None:
             return {}
         return {x: float(self.variance_at(x)) for x in range(1, len(self.rows)) if not self._row_of(x)[1]}
 
     def _row_of(self, x: int) -> tuple[Reals, bool]:
-        """Return the probabilities of the changes of one count, and True if they have the declared variance."""
+        """Return the probabilities of one count's changes, and True if they have the declared variance."""
         assert self.maximum is not None
         changes = np.arange(-self.maximum, self.maximum + 1)
         allowed = (x + changes == 0) | (x + changes >= self.smallest) if x else changes == 0
@@ -254,7 +254,7 @@ class CellKey(ByChange):
         return row, met
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         how = (
             "by a given table of transition probabilities"
             if self.transitions is not None
@@ -268,7 +268,7 @@ class CellKey(ByChange):
 
 
 def _read_transitions(given: Any) -> str:
-    """Return a table of transitions as JSON text; refuse one that is not a table of probabilities."""
+    """Return a table of transitions as JSON text, after checking its probabilities."""
     if isinstance(given, str):
         try:
             given = json.loads(given)

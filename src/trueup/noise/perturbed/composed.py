@@ -1,4 +1,4 @@
-"""Composed laws, in which some counts are hidden before a law, and some published values after it.
+"""Laws combined with hiding: some counts are hidden before a law, or some published values after it.
 
 Let H be the true counts that are never given to the law p(y | x), and P the published values that are replaced by a code.
 What is seen of x is a value y, with probability `[x not in H] p(y | x)` for y outside P; the code of H, with probability
@@ -26,7 +26,7 @@ MAX_WHOLE_ENTRIES = 2000
 
 
 class LawOfShown(Perturbation):
-    """Base of composed laws: the law of published values, and the counts hidden before it."""
+    """Base of the laws combined with hiding: a law of published values, and the counts hidden before it."""
 
     law: Any
     hidden: Any
@@ -42,7 +42,7 @@ class LawOfShown(Perturbation):
         return self.law.same_records
 
     def parameters(self) -> dict[str, str]:
-        """Return exact parameters as strings, for manifests."""
+        """Return the exact parameters as strings, for manifests."""
         law = json.dumps({"name": self.law.name, **self.law.parameters()})
         return {"law": law, "hidden": write_ranges(self.hidden)}
 
@@ -55,7 +55,7 @@ class LawOfShown(Perturbation):
         )
 
     def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
-        """Return the likelihood of true counts given a value, down to `depth` below the peak: first count, then log masses."""
+        """Return a published value's likelihood of true counts: the first count, and the log masses."""
         low, log = super().table(published, depth)
         may = (
             np.flatnonzero(log >= log.max(initial=-np.inf) - depth)
@@ -65,7 +65,7 @@ class LawOfShown(Perturbation):
         return (low, log) if not len(may) else (low + int(may[0]), log[may[0] : may[-1] + 1])
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and largest true count for a published value; the smallest is larger if none is possible."""
+        """Return the smallest and largest true count for each value, in reverse order if there is none."""
         values, back = np.unique(np.asarray(published), return_inverse=True)
         ends = np.array([self._ends(value) for value in values.tolist()], np.int64).reshape(-1, 2)
         shape = np.shape(published)
@@ -81,7 +81,7 @@ class LawOfShown(Perturbation):
 
 
 def _law_of(given: Any) -> Any:
-    """Return a law that is given as such, or as JSON text."""
+    """Return a law that is given as an object or as JSON text."""
     if not isinstance(given, str):
         return given
     from trueup.noise import law_named  # that module lists this one
@@ -169,5 +169,5 @@ class ShownCounts(LawOfShown):
         return self.law.tail(probability)
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         return f"Counts {range_text(self.hidden)} were hidden; of all others: {self.law.sentence()}"

@@ -1,4 +1,4 @@
-"""Codes that replace some published values; see `composed` for the mathematics."""
+"""Codes that replace some of the published values."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class HiddenValues(OneValue, LawOfShown):
             )
 
     def parameters(self) -> dict[str, str]:
-        """Return exact parameters as strings, for manifests."""
+        """Return the exact parameters as strings, for manifests."""
         more = {"published": write_ranges(self.published), "counts": write_ranges(self.counts)}
         return super().parameters() | more
 
     @property
     def same_records(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return False, because equal codes in cells with the same records are separate information."""
+        """Return False, because equal codes for the same records are separate information."""
         return False
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
@@ -80,12 +80,12 @@ class HiddenValues(OneValue, LawOfShown):
             return np.log(np.minimum(mass, 1.0))
 
     def _falls(self, x: Integers) -> Reals:
-        """Return the probability that the published value of each true count is in the hidden ranges."""
+        """Return, for each true count, the probability that its published value is hidden."""
         return np.sum([_between(self.law, x, low, high) for low, high in self.published], axis=0)
 
     @cached_property
     def _window(self) -> tuple[int, int]:
-        """Return the smallest and largest true count for which the code has a probability that a double can hold."""
+        """Return the smallest and largest true count at which the code's probability is not negligible."""
         top = 1
         ends = [high for _, high in (*self.published, *self.counts, *self.hidden) if not np.isinf(high)]
         least = max(int(max(ends)), 0)  # beyond all of them it falls
@@ -105,17 +105,17 @@ class HiddenValues(OneValue, LawOfShown):
         return mean, float(mass @ (counts - mean) ** 2 / mass.sum())
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and largest true count for which the code may stand, in the shape of the values."""
+        """Return the smallest and largest true count for which the code may stand."""
         low, high = self._window
         shape = np.shape(published)
         return np.full(shape, low, np.int64), np.full(shape, high, np.int64)
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Return the values unchanged; all codes have the same table."""
+        """Return the published values unchanged, because all codes have the same likelihood."""
         return np.asarray(published, np.float64)
 
     def says(self, published: float) -> str:
-        """Return words for what the code implies about the true count."""
+        """Return words for what the code says about the true count."""
         seen = f"published as a code for a value {range_text(self.published)}" if self.published else "hidden"
         low, high = self._window
         return f"{seen} ({f'from {low} to {high}' if low < high else f'exactly {low}'})"
@@ -141,7 +141,7 @@ class HiddenValues(OneValue, LawOfShown):
         return max(self._window[1] - self.centre, self.centre - self._window[0])
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         hid = f"counts {range_text(self.hidden)} were hidden; " if self.hidden else ""
         return (
             f"In the place of values {range_text(self.published)} a code was published; {hid}before it: "

@@ -19,7 +19,7 @@ Range = tuple[float, float]
 
 
 def read_ranges(given: Any) -> tuple[Range, ...]:
-    """Read ranges of counts from pairs of numbers, or from JSON text of such pairs.
+    """Return ranges of counts from pairs of numbers, or from JSON text of such pairs.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def read_ranges(given: Any) -> tuple[Range, ...]:
 
 
 def in_ranges(numbers: ArrayLike, ranges: Iterable[Range]) -> NDArray[np.bool_]:
-    """Return a mask of the numbers that lie in one of some ranges.
+    """Return a mask of the numbers that lie in at least one of the ranges.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class CountInterval(OneValue, Perturbation):
         if high is not None and high < self.low:
             raise SpecError(
                 f"an interval is given from {self.low} to {high}",
-                needed="an interval whose lower end comes first",
+                needed="a lower end that is at most the upper end",
             )
 
     @property
@@ -115,17 +115,17 @@ class CountInterval(OneValue, Perturbation):
         return np.where(inside, 0.0, -np.inf)
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and the largest true count that the code may stand for, as arrays of the values' shape."""
+        """Return the smallest and largest true count that the code may stand for."""
         high = NO_LIMIT if self.high is None else self.high
         shape = np.shape(published)
         return np.full(shape, self.low, np.int64), np.full(shape, high, np.int64)
 
     def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
-        """Return the first count of the interval and equal log masses; no masses if the interval has no upper end."""
+        """Return the interval's first count and equal log masses, or no masses if it has no upper end."""
         return (self.low, np.zeros(0)) if self.high is None else super().table(published, depth)
 
     def says(self, published: float) -> str:
-        """Return words for what the code implies about the true count."""
+        """Return words for what the code says about the true count."""
         return f"from {self.low}" + ("" if self.high is None else f" to {self.high}")
 
     @property
@@ -144,7 +144,7 @@ class CountInterval(OneValue, Perturbation):
         return int(NO_LIMIT) if self.high is None else self.high - self.centre
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         says = f"it is {self.low} or more" if self.high is None else f"it lies from {self.low} to {self.high}"
         return f"Of each count it was published that {says}. No formal guarantee is known."
 
@@ -155,7 +155,7 @@ HIDDEN = -1
 
 @dataclass(frozen=True)
 class Suppressed(Perturbation):
-    """Suppression of counts below a threshold; all other counts are published exactly.
+    """Suppression of counts below a threshold, where all other counts are published exactly.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class Suppressed(Perturbation):
         return np.where(y == np.where(self._hides(x), HIDDEN, np.where(x < 0, HIDDEN - 1, x)), 0.0, -np.inf)
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and largest true count for a published value; the smallest is larger if none is possible."""
+        """Return the smallest and largest true count for each value, in reverse order if there is none."""
         y = np.asarray(published, np.int64)
         never = (y != HIDDEN) & (self._hides(y) | (y < 0))
         low, high = np.where(y == HIDDEN, self.least, y), np.where(y == HIDDEN, self.threshold - 1, y)
@@ -235,7 +235,7 @@ class Suppressed(Perturbation):
         return np.where(self._hides(x), HIDDEN, x)
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         return (
             f"Counts from {self.least} to {self.threshold - 1} are not shown; all others are exact. "
             "No formal guarantee is known."

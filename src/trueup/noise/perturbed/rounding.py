@@ -1,4 +1,4 @@
-"""Rounding to a multiple of a base, at random or to the nearest one."""
+"""Rounding of counts to a multiple of a base, at random or to the nearest one."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ class RandomRounding(ByChange):
         if below % self.base:
             raise SpecError(
                 f"`below` is {below}, which is not a multiple of the base {self.base}",
-                needed=f"the first multiple of {self.base} from which on all counts stay as they are",
+                needed=f"a multiple of {self.base}: counts from there on are published as they are",
             )
         object.__setattr__(self, "below", below)
 
     @property
     def period(self) -> int:
-        """Return the number of last rows of the table that are used in turn for all larger counts."""
+        """Return the number of last rows of the table that repeat for all larger counts."""
         return self.base if self.below is None else 1
 
     @cached_property
     def rows(self) -> Reals:
-        """Return the probabilities `(rows, 2 base - 1)` of the changes; row i is for the count i."""
+        """Return the probabilities `(rows, 2 base - 1)` of all changes, in one row for each count."""
         x = np.arange(self.base if self.below is None else self.below + 1)
         d, rows = x % self.base, np.zeros((len(x), 2 * self.base - 1))
         rows[x, self.base - 1 - d] = 1 - d / self.base
@@ -71,7 +71,7 @@ class RandomRounding(ByChange):
         return rows
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         which = "Each count" if self.below is None else f"Each count below {self.below}"
         return (
             f"{which} was rounded at random to a multiple of {self.base} beside it, the nearer one with the higher "
@@ -109,18 +109,18 @@ class Rounded(ByChange):
         object.__setattr__(self, "base", whole_number(self.base, f"the base of law '{self.name}'", 2))
         if self.ties not in TIES:
             raise SpecError(
-                f"law '{self.name}' is given ties = {str(self.ties)[:30]!r}",
+                f"the option `ties` of law '{self.name}' is {str(self.ties)[:30]!r}",
                 needed=f"one of {', '.join(TIES)}",
             )
 
     @property
     def period(self) -> int:
-        """Return the number of last rows of the table that are used in turn for all larger counts."""
+        """Return the number of last rows of the table that repeat for all larger counts."""
         return 2 * self.base
 
     @cached_property
     def rows(self) -> Reals:
-        """Return `(2 base, 2 (base // 2) + 1)` probabilities of the changes; row i is for the count i."""
+        """Return probabilities `(2 base, 2 (base // 2) + 1)` of all changes, in one row for each count."""
         base, reach = self.base, self.base // 2
         rows = np.zeros((2 * base, 2 * reach + 1))
         for x in range(2 * base):
@@ -133,6 +133,6 @@ class Rounded(ByChange):
         return rows
 
     def sentence(self) -> str:
-        """Return the law in one plain sentence."""
+        """Return a sentence on the law for reports."""
         ties = f" (ties: {self.ties})" if self.base % 2 == 0 else ""
         return f"Each count was rounded to the nearest multiple of {self.base}{ties}. No formal guarantee is known."

@@ -1,4 +1,4 @@
-"""Exact sampling of laws on the integers by inversion, with more random bits where they are needed.
+"""Exact samplers of laws on the integers, which read more random bits where a draw is undecided.
 
 Let `U` be an infinite string of random bits, read as a number in [0, 1), and `F` the law's cdf.
 Then `X = min {k : F(k) > U}` has exactly that law. Only as many bits of `U` are drawn as decide `X`:
@@ -47,7 +47,7 @@ class Interval:
 
     @classmethod
     def exact(cls, value: int, bits: int) -> Interval:
-        """Return an enclosure of the integer `value` without error."""
+        """Return an enclosure of the integer `value` that has no error."""
         return cls(value << bits, value << bits, bits)
 
     def __add__(self, other: Interval) -> Interval:
@@ -64,12 +64,12 @@ class Interval:
         return Interval(lo, hi, self.bits)
 
     def rounded(self, bits: int) -> Interval:
-        """Return an enclosure of the same number with fewer bits."""
+        """Return an enclosure of the same number to fewer bits."""
         drop = self.bits - bits
         return Interval(self.lo >> drop, -(-self.hi >> drop), bits)
 
     def floor(self, bits: int) -> int | None:
-        """Return `floor(x 2^bits)` for `x < 1`; None if it is undecided."""
+        """Return `floor(x 2^bits)` for `x < 1`, or None if the bounds differ."""
         # An x with x 2^bits < cell + 1 has the floor `cell`, and hi may touch cell + 1 where x cannot. (A cdf
         # of the laws here is transcendental; were it ever equal, a sampler would still be exact, since it
         # looks further whenever its bits equal a stored floor and decides alike for both.)
@@ -108,7 +108,7 @@ def _alternating(y: Interval) -> Interval:
 
 
 class Powers:
-    """Enclosures of `exp(-rate j)` for j = 0, 1, ..., kept at several precisions."""
+    """Enclosures of the powers `exp(-rate j)` for j = 0, 1, ..., cached at several precisions."""
 
     def __init__(self, rate: Fraction) -> None:
         self.rate = rate
@@ -128,7 +128,7 @@ class Powers:
 
 
 def decided(attempt: Callable[[int], Decision | None], bits: int) -> Decision:
-    """Return the first result of `attempt(bits)` that is not None, doubling the number of bits each time."""
+    """Return the first result of `attempt(bits)` that is not None, while doubling the number of bits."""
     while (decision := attempt(bits)) is None:
         bits *= 2
     return decision
@@ -144,13 +144,13 @@ _BROKEN = 1024
 
 
 def chunks(size: int) -> Iterator[slice]:
-    """Yield slices of `size` draws that fit into the processor's cache."""
+    """Yield slices of `size` draws that are small enough for the processor's cache."""
     for start in range(0, size, CHUNK):
         yield slice(start, min(start + CHUNK, size))
 
 
 def fetch(words: Words, count: int) -> bytes:
-    """Return `count` random bytes; raise an error if the source returns fewer, which would bias a draw."""
+    """Return `count` random bytes from a source, or raise an error if it gives fewer."""
     fetched = words(count)
     if len(fetched) != count:
         raise PrivacyError(f"the source of randomness gave {len(fetched)} bytes", needed=f"{count} bytes")
@@ -158,7 +158,7 @@ def fetch(words: Words, count: int) -> bytes:
 
 
 class Inversion:
-    """Sampler of one law on the integers by inversion of its cdf.
+    """Sampler of one law on the integers, by inversion of its distribution function.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class Inversion:
 
     @cached_property
     def thresholds(self) -> np.ndarray:
-        """Return the proved `floor(F(k) 2^word_bits)` for each k of the support, as uint64."""
+        """Return `floor(F(k) 2^word_bits)` for each k of the support, as proved uint64 numbers."""
         floors = decided(lambda bits: _all(self._floor(k, bits) for k in self.support), self.word_bits + 64)
         return np.array(floors, dtype=np.uint64)
 
@@ -189,35 +189,35 @@ class Inversion:
 
     @cached_property
     def lookup(self) -> np.ndarray:
-        """Return the draw that each first word leads to; the smallest int16 where the first word does not decide."""
+        """Return the draw for each possible first word, or the smallest int16 where it is undecided."""
         cells = (self.thresholds >> np.uint64(self.word_bits - self.lookup_bits)).astype(np.int64)
         inside = np.bincount(cells, minlength=1 << self.lookup_bits)
         before = np.cumsum(inside) - inside
         return np.where(inside > 0, UNDECIDED, self.support.start + before).astype(np.int16)
 
     def first_words(self, count: int, words: Words) -> np.ndarray:
-        """Draw `count` first words of `lookup_bits` bits."""
+        """Return `count` random first words of `lookup_bits` bits."""
         dtype = np.dtype(np.uint16 if self.lookup_bits <= 16 else np.uint32)
         first = np.frombuffer(words(dtype.itemsize * count), dtype, count)
         surplus = 8 * dtype.itemsize - self.lookup_bits
         return first >> dtype.type(surplus) if surplus else first
 
     def draw(self, words: Words) -> int:
-        """Draw one value."""
+        """Return one draw from the law."""
         size = 2 if self.lookup_bits <= 16 else 4
         first = int.from_bytes(fetch(words, size), "little") >> (8 * size - self.lookup_bits)
         value = self.lookup.item(first)
         return value if value != UNDECIDED else int(self._extend(np.array([first]), words)[0])
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Draw `size` independent values."""
+        """Return `size` independent draws from the law."""
         out = np.empty(size, dtype=np.int64)
         for chunk in chunks(size):
             out[chunk] = self.chunk(chunk.stop - chunk.start, words)
         return out
 
     def chunk(self, count: int, words: Words) -> np.ndarray:
-        """Draw `count` independent values together."""
+        """Return `count` independent draws that are made together."""
         first = self.first_words(count, words)
         values = self.lookup.take(first)
         open_ = np.flatnonzero(values == UNDECIDED)
@@ -230,7 +230,7 @@ class Inversion:
         return values
 
     def _extend(self, first: np.ndarray, words: Words) -> Integers:
-        """Draw further bits for undecided first words, up to `word_bits`, and return the draws (stage 2)."""
+        """Return the draws of undecided first words after reading further bits, up to `word_bits`."""
         more = self.word_bits - self.lookup_bits
         fresh = np.frombuffer(words(8 * len(first)), np.uint64, len(first)) >> np.uint64(64 - more)
         u = (first.astype(np.uint64) << np.uint64(more)) | fresh
@@ -242,7 +242,7 @@ class Inversion:
         return values
 
     def refine(self, u: int, words: Words) -> int:
-        """Draw further bits of a `u` that equals a threshold until the cdf decides; return the draw (stage 3)."""
+        """Return the draw for bits `u` that equal a threshold, after reading bits until the cdf decides."""
         bits = self.word_bits
         while bits < _BROKEN:
             u = u << 8 * self.step | int.from_bytes(fetch(words, self.step), "big")
@@ -256,7 +256,7 @@ class Inversion:
         )
 
     def _search(self, u: int, bits: int) -> int | None:
-        """Return `min {k : F(k) > U}` given the first `bits` bits `u` of `U`; None if undecided."""
+        """Return `min {k : F(k) > U}` for a `U` that begins with the bits `u`, or None if undecided."""
         low, high, reach = self.support.start - 1, self.support.stop, 1
         while (above := self._above(low, u, bits)) is not False:
             if above is None:
@@ -275,7 +275,7 @@ class Inversion:
         return high
 
     def _above(self, k: int, u: int, bits: int) -> bool | None:
-        """Return True if `F(k) > U`; None if undecided."""
+        """Return True if `F(k) > U` for a `U` that begins with the bits `u`, or None if undecided."""
         cdf = self.enclose(k, bits + 64)
         spare = cdf.bits - bits
         if cdf.lo >= (u + 1) << spare:

@@ -1,4 +1,4 @@
-"""Exact samplers of the discrete Gaussian law: by table up to a standard deviation of 1,024, else by rejection.
+"""Exact samplers of the discrete Gaussian law: tables up to a standard deviation of 1,024, else rejection.
 
 Canonne, Kamath and Steinke (2020), "The discrete Gaussian for differential privacy", algorithm 3: with
 `t = floor(sigma) + 1`, draw `Y` with mass proportional to `exp(-|y| / t)` and accept it with probability
@@ -53,7 +53,7 @@ class GaussianTable(Inversion):
 
 
 def upper_tails(sigma2: Fraction, bits: int) -> list[Interval]:
-    """Return enclosures of `P(X >= k)` for `k = 0, 1, ..`; the last one also holds for larger k."""
+    """Return enclosures of `P(X >= k)` for `k = 0, 1, ..`, of which the last holds for larger k too."""
     weights, beyond = _weights(sigma2, bits)
     sums = [beyond]
     for weight in reversed(weights):
@@ -95,7 +95,7 @@ class GaussianWide:
         self.offset = isqrt(int(sigma2 * 2**117 / self.t**2))
 
     def draw(self, words: Words) -> int:
-        """Draw one value."""
+        """Return one draw from the law."""
         words = _Ahead(words)
         while True:
             y, u = self.envelope.draw(words), int.from_bytes(fetch(words, 4), "little")
@@ -106,7 +106,7 @@ class GaussianWide:
                 return y
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Draw `size` independent values."""
+        """Return `size` independent draws from the law."""
         out, done = np.empty(size, dtype=np.int64), 0
         while done < size:
             accepted = self._accepted(min(CHUNK, 16 + 11 * (size - done) // 8), words)[: size - done]
@@ -115,7 +115,7 @@ class GaussianWide:
         return out
 
     def _accepted(self, count: int, words: Words) -> Integers:
-        """Draw `count` candidates, and return the accepted ones."""
+        """Return the accepted ones among `count` random candidates."""
         y = self.envelope.sample(count, words)
         u = np.frombuffer(words(4 * count), np.uint32, count).astype(np.int64)
         beyond = u - self._exp(np.minimum(np.abs(y), self.furthest), *_tables())
@@ -125,7 +125,7 @@ class GaussianWide:
         return y[accept]
 
     def _exp(self, distance, coarse, fine):
-        """Return `exp(-x) 2^32` at the distance `|y|` of at most 8 sigma, for integers or arrays."""
+        """Return `exp(-x) 2^32` for a candidate at a distance of at most 8 standard deviations."""
         # v to 29 bits: its error is below 2^-28 from the slope and 2^-29 from the shift, and v < 5,
         # so x = v^2 in units of 2^-20 is within 2 of the truth. Beyond 8 sigma the true value is below _MARGIN as well.
         v = abs(distance * self.slope - self.offset) >> 30
@@ -133,7 +133,7 @@ class GaussianWide:
         return coarse[x >> 10] * fine[x & 1023] >> 30
 
     def _accepts(self, y: int, u: int, words: Words) -> bool:
-        """Return True if `U < exp(-x)`, decided exactly; `u` holds the first 32 bits of `U`."""
+        """Return True if `U < exp(-x)`, decided exactly, for a `U` that begins with the 32 bits `u`."""
         x = (abs(y) - self.sigma2 / self.t) ** 2 / (2 * self.sigma2)
         bits = 32
         while True:
@@ -156,7 +156,7 @@ def _tables() -> tuple[Integers, Integers]:
 
 @lru_cache(maxsize=1)
 def _lists() -> tuple[list[int], list[int]]:
-    """Return the tables of `_tables` as lists, which are faster for single draws."""
+    """Return the tables of exponentials as lists, which are faster for single draws."""
     coarse, fine = _tables()
     return coarse.tolist(), fine.tolist()
 

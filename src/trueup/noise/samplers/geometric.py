@@ -1,4 +1,4 @@
-"""Exact samplers of the two-sided geometric law, digit by digit, and of the law truncated to a range.
+"""Exact samplers of the two-sided geometric law, on all integers and truncated to a range.
 
 Let `q = exp(-epsilon)`, `S ~ Bernoulli(q / (1 + q))` and `G` geometric, `P(G = g) = (1 - q) q^g`.
 Then `X = G` if `S = 0` and `X = -1 - G` if `S = 1` has `P(X = x)` proportional to `q^|x|`.
@@ -50,7 +50,7 @@ class TwoSidedGeometric:
         ]  # fmt: skip
 
     def draw(self, words: Words) -> int:
-        """Draw one value."""
+        """Return one draw from the law."""
         value = self.first.draw(words)
         sign = -(value < 0)
         for table, bits in self._leading_first():
@@ -58,7 +58,7 @@ class TwoSidedGeometric:
         return value
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Draw `size` independent values."""
+        """Return `size` independent draws from the law."""
         out = np.empty(size, dtype=np.int64)
         for chunk in chunks(size):
             self._fill(out[chunk], words)
@@ -79,7 +79,7 @@ class TwoSidedGeometric:
 
 
 def _digits_for(epsilon: Fraction) -> tuple[int, ...]:
-    """Return the number of bits of each low digit."""
+    """Return the number of bits of each low digit of a draw."""
     scale = int(1 / epsilon)
     if scale <= _ONE_TABLE:
         return ()
@@ -90,19 +90,19 @@ def _digits_for(epsilon: Fraction) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def two_sided_geometric(epsilon: Fraction) -> TwoSidedGeometric:
-    """Return the sampler for `epsilon`; its tables are kept for the next draw."""
+    """Return the exact sampler for `epsilon`, whose tables stay in memory."""
     return TwoSidedGeometric(epsilon)
 
 
 class FirstDigit:
-    """Law of the sign and first digit of a two-sided geometric variable."""
+    """Law of the sign and the first digit of a two-sided geometric variable."""
 
     def __init__(self, epsilon: Fraction, leading: Fraction) -> None:
         self.epsilon, self.leading = epsilon, leading
         self._powers = Powers(leading)
 
     def support(self, word_bits: int) -> range:
-        """Return the range of `k` whose cdf is between `2^-word_bits` and `1 - 2^-word_bits`, and a few more."""
+        """Return the tabulated range of `k`: cdfs within `2^-word_bits` of 0 and 1 are left out."""
         reach = int(word_bits / self.leading) + 2  # exp(-leading reach) < 2^-word_bits
         return range(-reach, reach)
 
@@ -116,7 +116,7 @@ class FirstDigit:
 
 
 class LowDigit:
-    """Law of a low digit: a geometric variable of ratio `exp(-rate)`, truncated to `[0, base)`."""
+    """Law of a low digit: a truncated geometric variable on `[0, base)` with ratio `exp(-rate)`."""
 
     def __init__(self, rate: Fraction, base: int) -> None:
         self.base = base
