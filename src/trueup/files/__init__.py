@@ -183,7 +183,7 @@ def select(source: Source, columns: Sequence[str]) -> Columns:
 
 
 def require(source: Source, columns: Sequence[str]) -> None:
-    """Refuse a table that lacks a column; the error does not show the header, which may be a row of data."""
+    """Refuse a table that lacks a column, in an error that does not show the table's header."""
     held = source.columns()
     for column in columns:
         if column not in held:

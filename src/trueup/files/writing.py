@@ -208,7 +208,7 @@ def write_parquet(
 def write_csv(
     path: Path, columns: Mapping[str, NDArray], connection: Any = None, *, select: str = "*"
 ) -> None:
-    """Write equally long columns to one CSV file with a header row, as `write_parquet` does to Parquet."""
+    """Write equally long columns to one CSV file with a header row."""
     with connection.cursor() if connection else connect(folders=[path.parent]) as writer:
         _write(path, columns, writer, "write_csv", select, header=True)
 

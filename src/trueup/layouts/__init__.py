@@ -1,4 +1,4 @@
-"""Estimation problems in the form that each method needs, and reasons why a method cannot solve a problem.
+"""Estimation problems prepared for each method, and reasons why a method cannot solve a problem.
 
 Here: reasons why methods cannot take a problem: rules that histograms cannot keep, noise of too many widths,
 counts that nothing bounds.

@@ -1,4 +1,4 @@
-"""Problems in the form of the column sampler, which updates a column of cells over all places.
+"""Problems prepared for the column sampler, which updates one column of cells at all places together.
 
 One file: all of it is derived from one problem, its cells and what was measured of them.
 """
@@ -79,7 +79,7 @@ class MeasuredRow:
 
 @dataclass(frozen=True, eq=False)
 class ColumnProblem(MeasuredRow):
-    """One replicate of measurements on a hierarchy of histograms, in the form of the column sampler.
+    """One replicate of measurements on a hierarchy of histograms, prepared for the column sampler.
 
     Attributes
     ----------

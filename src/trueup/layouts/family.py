@@ -1,4 +1,4 @@
-"""Families of tables in the form of joint least squares and of reconciling table by table.
+"""Families of tables prepared for joint least squares, and for reconciling one table after the other.
 
 One file: both read the same margins and separators of one junction tree.
 """
@@ -64,7 +64,7 @@ class Shared:
 
 @dataclass(frozen=True, eq=False)
 class TableLayout:
-    """One table of a family, in the form in which its estimates become final counts level by level.
+    """One table of a family, prepared for reconciling its estimates level by level.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class TableLayout:
 
 @dataclass(frozen=True, eq=False)
 class FamilyProblem:
-    """A family of tables in the form of joint least squares and of reconciling table by table.
+    """A family of tables, prepared for joint least squares and for reconciling one table after the other.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class FamilyProblem:
 
     @property
     def cells(self) -> FamilyCells:
-        """Return the cells of all tables of the closed family."""
+        """Return the cells of all tables, including the joint table that closes a ring."""
         return family_cells(self.constraints)
 
     def fit(self, rows: NDArray, *, subtrees: bool = False) -> list[list[NDArray]]:

@@ -1,4 +1,4 @@
-"""Families of tables in the form of the compiled kernel of their Markov chains."""
+"""Families of tables prepared for the compiled kernel of their Markov chains."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DIVIDED_ANEW = (
 
 @dataclass(frozen=True, eq=False)
 class FamilyWalk:
-    """A family of tables in the form of its Markov chains, without measured values.
+    """A family of tables prepared for Markov chains, without measured values.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class FamilyWalk:
     def of(
         cls, constraints: Constraints, headers: Sequence[Measured], within: Sequence[Margin] = ()
     ) -> FamilyWalk:
-        """Return a family of tables in the form of its Markov chains."""
+        """Return a family of tables prepared for Markov chains."""
         cells = family_cells(constraints)
         tree = cells.junction()
         masks = closed_zeros(constraints, tree)

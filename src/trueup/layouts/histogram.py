@@ -1,4 +1,4 @@
-"""Measurements of crossing margins on a hierarchy, in the form of histogram methods."""
+"""Measurements of crossing margins on a hierarchy, prepared for histogram methods."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONFLICT_CELLS = 50_000  # above this, invariants are held against each other in
 
 @dataclass(frozen=True, eq=False)
 class HistogramProblem:
-    """Histograms on a hierarchy with their measurements, in the form of least squares.
+    """Histograms on a hierarchy with their measurements, prepared for least squares.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Linked tables of persons and households, in the form of the sampler of linked counts.
+"""Linked tables of persons and households, prepared for the sampler of linked counts.
 
 One file: every part reads the same columns, tables and places of one problem.
 """
@@ -70,7 +70,7 @@ class _Table(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LinkedProblem:
-    """One replicate of measurements of linked tables, in the form of the sampler of linked counts.
+    """One replicate of measurements of linked tables, prepared for the sampler of linked counts.
 
     Attributes
     ----------

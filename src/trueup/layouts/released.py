@@ -1,4 +1,4 @@
-"""One total and its parts released by a multinomial method, in the form that the posterior needs."""
+"""One total and its parts released by a multinomial method, prepared for their posterior."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ class Splits:
         return float(log.sum()), np.where(uniform, -np.tanh(z / 2), -z) / scale
 
     def held(self) -> Integers:
-        """Return, for each attribute value, the number of nodes that add it to their parents' values."""
+        """Return, for each attribute value, the number of nodes that have it and whose parents do not."""
         return np.bincount(self.category[self.category >= 0], minlength=0)
 
     def families(self) -> Integers:

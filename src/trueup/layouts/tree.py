@@ -1,4 +1,4 @@
-"""Measurements of nested margins, in the form of methods on the nodes of one tree."""
+"""Measurements of nested margins, prepared for methods on the nodes of one tree."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeP
 
 
 def _weight(header: Measured, combined: Reals) -> Reals | float:
-    """Return the weights of a header's values among all measurements of the same nodes."""
+    """Return the weights of one margin's measured values among all measurements of the same nodes."""
     if header.exact:
         return 1.0
     if np.isinf(header.law.variance):  # an interval without an upper end

@@ -1,1 +1,1 @@
-"""The bundle: a folder on disk that holds a release, measurements or a posterior."""
+"""The bundle: a folder on disk with a release, measurements or a posterior."""

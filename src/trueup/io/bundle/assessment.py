@@ -77,12 +77,12 @@ def write_assessment(out: str | Path, spec_text: str, assessment: Assessment, pa
 
 
 def holds_assessment(folder: str | Path) -> bool:
-    """Return True if a folder holds an assessment."""
+    """Return True if a folder contains an assessment."""
     return any((Path(folder) / place / MANIFEST).is_file() for place in _PLACES)
 
 
 def is_confidential(folder: str | Path) -> bool:
-    """Return True if a folder holds an assessment whose true counts were not declared public."""
+    """Return True if a folder contains an assessment whose true counts were not declared public."""
     return holds_assessment(folder) and not read_assessment(folder)[0].public
 
 

@@ -87,7 +87,7 @@ class DrawsInParts:
         return found[None]
 
     def _parts(self, asked: NDArray[np.bool_]) -> Iterator[tuple[slice, Integers, Integers]]:
-        """Yield each file that holds a requested place: its slice of draws, its cells, and its counts."""
+        """Yield each file with a requested place: its slice of draws, its cells, and its counts."""
         for name, written in self.files.items():
             path = self.folder / name
             if not path.is_file() or digest(path) != written:

@@ -127,7 +127,7 @@ def seal_of(parts: Mapping[str, str]) -> str:
 
 
 def measured_file(part: str) -> str:
-    """Return the path of the file, relative to `public/`, that holds the measurements of one part."""
+    """Return the path of the file with the measurements of one part, relative to `public/`."""
     return f"measurements/part-{part}.parquet"
 
 

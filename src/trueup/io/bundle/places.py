@@ -112,7 +112,7 @@ def _column_kinds(
 
 
 def limit_column(level: str, name: str) -> str:
-    """Return the name of the column that holds a limit of a level in the file of places."""
+    """Return the name of the column of limits for one level in the file of places."""
     return f"{level}@limit {name}"
 
 

@@ -117,7 +117,7 @@ class StoredRelease(Release):
 
     @cached_property
     def spec(self) -> Spec:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return the spec that the bundle holds."""
+        """Return the spec in the bundle."""
         return read_spec(self.folder, self.manifest)[1]
 
     @cached_property
@@ -164,7 +164,7 @@ class StoredRelease(Release):
 
     @cached_property
     def left_out(self) -> LeftOut | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return the noisy number of records that the limit for each unit left out; None if not measured."""
+        """Return the noisy number of records that the limit on each unit excluded; None if not measured."""
         if self.spec.left_out is None:
             return None
         with connect(folders=[self.folder / "public"], threads=1) as connection:
@@ -189,7 +189,7 @@ def read_released_tables(folder: Path, cells: Cells) -> dict[Margin, NDArray]:
 
 
 def refuse_unreleased(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Refuse a bundle that holds measurements but no released counts."""
+    """Refuse a bundle of measurements without released counts."""
     if "counts" not in manifest:
         raise BundleError(
             f"'{folder}' holds measurements but no released counts", remedy="run `trueup reconcile`"

@@ -140,7 +140,7 @@ def read_values(
 def _values_of_level(
     connection: Any, files: str, cells: Cells, level: str, headers: Sequence[Measured]
 ) -> dict[int, NDArray[np.int64]]:
-    """Return the values of each measured margin of a level, by the position of its header."""
+    """Return the values of each measured margin of a level, by the margin's position among all."""
     given = {i: query_label(h) for i, h in enumerate(headers) if h.margin.level == level}
     asked = [level, [*given.values()]]
     rows = f"FROM {files} WHERE level = $1 AND list_contains($2, query)"
@@ -200,7 +200,7 @@ def write_counts(
 
 
 def read_left_out(connection: Any, files: str) -> int:
-    """Return the noisy number of records that the limit for each unit left out."""
+    """Return the noisy number of records that the limit on each unit's records excluded."""
     rows = connection.execute(f"SELECT value[1]::BIGINT FROM {files} WHERE level = ''").fetchall()
     if len(rows) != 1:
         raise BundleError(

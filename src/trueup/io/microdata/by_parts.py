@@ -74,7 +74,7 @@ class SparseCounts:
     parts: int
 
     def part(self, number: int) -> Path:
-        """Return the path of the file that holds the counts of a part."""
+        """Return the path of the file with the counts of a part."""
         return self.folder / f"part-{number:06d}.parquet"
 
     def read(self, part: int, connection: Any = None) -> Occupied:

@@ -25,7 +25,7 @@ MOST_ROWS = 5000
 def told_apart(
     entries: Sequence[DraftedTable], attributes: list[DraftedKey], undecided: list[str]
 ) -> list[DraftedTable]:
-    """Distinguish tables with the same cells by a new attribute, or keep the last year alone."""
+    """Distinguish tables with the same cells by a new attribute, or use those of the last year alone."""
     groups: dict[object, list[DraftedTable]] = {}
     for entry in entries:
         cells = frozenset(

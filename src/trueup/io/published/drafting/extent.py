@@ -75,7 +75,7 @@ def _lacks_values(rows: Sequence[Row], at: int, numbers: set[int]) -> bool:
 
 
 def _in_place(cell: str, below: set[str]) -> bool:
-    """Return True if a text stands in place of a number: a code, a repeated text, or a number with a mark."""
+    """Return True if a text replaces a number: a code, a repeated text, or a number with a mark."""
     if is_marked(cell):
         return not YEAR.fullmatch(without_mark(cell).strip())
     return cell in below or (is_code(cell) and not cell[0].isalnum())

@@ -127,5 +127,5 @@ def lacks_below(upper: SeenColumn, finest: SeenColumn, totals: Mapping[str, str]
 
 
 def is_repeated(column: SeenColumn) -> bool:
-    """Return True if some row repeats the key of the row above, so that blanks do not stand for it."""
+    """Return True if some row repeats the key of the row above, so that blanks have another meaning."""
     return any(one and one == other for one, other in pairwise(column.texts))

@@ -31,7 +31,7 @@ def _table_numbers(entry: DraftedTable) -> list[float]:
 
 
 def unit_of(seen: SeenTable) -> int:
-    """Return the number of persons or other units that a 1 in a table stands for."""
+    """Return the number of persons or other units that a 1 in a table represents."""
     names = (name for column in seen.values for name in (column.name, *column.path))
     return 1000 if _THOUSANDS.search("\n".join((seen.titles, *names))) else 1
 

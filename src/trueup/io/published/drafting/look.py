@@ -86,7 +86,7 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
 
 
 def _below_each_other(layout: _Layout) -> list[SeenTable]:
-    """Return the tables that stand one below the other, or an empty list if there is a single table."""
+    """Return the tables that lie one below the other, or an empty list if there is a single table."""
     rows, pairs, bottom, last = layout.rows, layout.pairs, layout.bottom, layout.last
     filled = max(at for at, row in enumerate(rows) if any(row)) + 1
     found = []
@@ -184,7 +184,7 @@ def _filled(rows: Sequence[Row]) -> int:
 
 
 def _side_by_side(columns: list[SeenColumn]) -> list[list[SeenColumn]]:
-    """Return the columns of each of several tables with the same header that stand side by side."""
+    """Return the columns of each of several tables that lie side by side under equal headers."""
     names = [column.path for column in columns]
     for width in range(2, len(names) // 2 + 1):
         if (

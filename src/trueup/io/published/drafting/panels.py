@@ -11,14 +11,14 @@ from trueup.io.published.perturbed.numbers import without_mark
 
 
 def numeric_cells(row: Row) -> set[int]:
-    """Return the positions of the cells in a row that hold numbers."""
+    """Return the positions of the cells in a row that contain numbers."""
     return {
         k for k, cell in enumerate(row) if cell and is_number(without_mark(cell) if "%" in cell else cell)
     }
 
 
 class Panel(NamedTuple):
-    """One of several tables that stand one below the other in a file.
+    """One of several tables that lie one below the other in a file.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Panel(NamedTuple):
 
 
 def panels_of(rows: Sequence[Row], bottom: int, last: int) -> list[Panel]:
-    """Return the tables that stand one below the other; empty if the rows form a single table.
+    """Return the tables that lie one below the other, or an empty list if there is a single table.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from trueup.io.published.drafting.sums import column_numbers
 
 
 class SomeRows(NamedTuple):
-    """The rows that a spec describes, selected by the texts of a column, and why others are left out."""
+    """The rows that a spec describes, selected by the texts of a column, and why others are not read."""
 
     column: SeenColumn
     wanted: list[str]

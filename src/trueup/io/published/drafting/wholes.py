@@ -1,4 +1,4 @@
-"""Search for the value of a key column that stands for the total, despite rounding and hidden counts."""
+"""Search for the value of a key column that represents the total, despite rounding and hidden counts."""
 
 from __future__ import annotations
 

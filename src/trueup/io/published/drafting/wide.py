@@ -159,7 +159,7 @@ def _parted(paths: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
 
 
 def _telling_paths(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return the header names of each column, without names that all columns have.
+    """Return the header names of each column, without those that all columns share.
 
     Examples
     --------

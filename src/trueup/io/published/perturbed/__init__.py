@@ -1,4 +1,4 @@
-"""Reader of tables that other agencies published, in which codes may stand in place of values.
+"""Reader of tables that other agencies published, in which codes may replace values.
 
 Each table is read into values under its law, its codes into intervals. What several tables show with the same
 perturbation is one measurement: cells with the same records, under one key.
