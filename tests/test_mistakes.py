@@ -109,14 +109,17 @@ PYTHON = {
         lambda: tu.Spec.of(LOCKED, ["village"], public=PLACES),
         "no column 'village'",
     ),
-    "a draft of no table": (lambda: tu.Spec.of(3, ["town"], public=PLACES), "a int is not a table"),
+    "a draft of no table": (lambda: tu.Spec.of(3, ["town"], public=PLACES), "'int' is not a type of table"),
     # a spec and its places
     "text in place of a spec": (lambda: tu.parse_spec("counties.toml"), "is not TOML"),
     "a spec in place of a path": (lambda: tu.load_spec(made().spec), "Spec"),
     "a spec file that is not there": (lambda: tu.Problem.of("nowhere.toml", PLACES), "nowhere.toml"),
     "a list in place of a spec": (lambda: tu.Problem.of([SPEC], PLACES), "a list is given as the spec"),
     "no places": (lambda: tu.measure(made().spec, TABLE), "no public geography"),
-    "a list in place of places": (lambda: tu.Problem.of(made().spec, ["a", "b"]), "a list is not a table"),
+    "a list in place of places": (
+        lambda: tu.Problem.of(made().spec, ["a", "b"]),
+        "'list' is not a type of table",
+    ),
     "places without a column": (lambda: tu.Problem.of(made().spec, PLACES[["town"]]), "no column 'county'"),
     "places without a row": (lambda: tu.Problem.of(made().spec, PLACES[:0]), "a header but no rows"),
     "a place twice": (

@@ -118,7 +118,7 @@ def test_demo_refuses_a_file_in_its_place(tmp_path):
     (tmp_path / "here").write_text("")
     done = run("demo", "--out", tmp_path / "here")
     assert done.returncode == 2
-    assert "is not empty" in done.stderr
+    assert "is a file" in done.stderr
 
 
 def test_counts_beyond_double_precision_are_refused_by_name(tmp_path):

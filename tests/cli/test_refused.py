@@ -129,7 +129,7 @@ REFUSED = {
     f"{INFER} --within town=a": "is not a place with others below it",
     f"{INFER} --within nonsense": "levels: all, county",
     f"{INFER} --out nothing/below/out": "parent folder of 'nothing/below/out' does not exist",
-    f"{INFER} --out towns.csv": "'towns.csv' is not empty",
+    f"{INFER} --out towns.csv": "'towns.csv' is a file",
     f"{INFER} --out bundle": "'bundle' is not empty",
     f"{INFER} --csv": "--csv has no effect without --out",
     f"{INFER} --by sex": "--by has no effect without --areas",

@@ -161,7 +161,8 @@ def test_where_many_rows_fail_the_first_five_are_named_and_how_many_more(column,
 
 def test_counts_at_fault_for_several_reasons_are_said_to_be():
     with pytest.raises(
-        DataError, match="in row 1 and row 2 holds what is no count, the first of them a fraction"
+        DataError,
+        match="in row 1 and row 2 holds values that are not counts, the first of which is a fraction",
     ):
         whole_counts(np.array([0.5, -1.0]), "n")
 
@@ -226,7 +227,7 @@ def test_a_missing_file_and_an_unknown_ending(tmp_path):
     (tmp_path / "areas.xls").write_text("x")
     with pytest.raises(DataError, match="unknown file extension"):
         open_table(tmp_path / "areas.xls")
-    with pytest.raises(DataError, match="a list is not a table"):
+    with pytest.raises(DataError, match="'list' is not a type of table"):
         open_table([1, 2])
 
 

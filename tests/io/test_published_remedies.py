@@ -72,7 +72,9 @@ law = { name = "exact" }
 
 def test_a_place_above_whose_parts_no_table_lists_is_its_own_part(tmp_path):
     tables = "region,n\nN,7\nS,5\nIsle,4\n", "region,town,n\nN,a,3\nN,b,4\nS,c,5\n"
-    with pytest.raises(DataError, match="names the place 'Isle', which level 'region' has not") as refused:
+    with pytest.raises(
+        DataError, match="names the place 'Isle', which is no place of level 'region'"
+    ) as refused:
         _read(tmp_path, REGIONS, *tables)
     assert "where it has no parts: ragged = true" in str(refused.value)
     followed = REGIONS.replace('level = "region"\n', 'level = "region"\nragged = true\n')

@@ -173,7 +173,7 @@ def test_a_stray_cell_far_away_takes_neither_memory_nor_rows(tmp_path):
 
 @pytest.mark.parametrize("more", ["&broken;", "<row", '<row r="x"><c r="?"/></row>'])
 def test_a_broken_workbook_is_refused(tmp_path, more):
-    with pytest.raises(DataError, match="is no readable workbook"):
+    with pytest.raises(DataError, match="cannot be read as a workbook"):
         open_workbook(workbook(tmp_path, more))
 
 

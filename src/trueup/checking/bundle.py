@@ -130,7 +130,7 @@ def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int
         except duckdb.Error as error:
             raise BundleError(
                 f"the tables of '{folder}' cannot be read ({type(error).__name__})",
-                remedy="restore the bundle",
+                remedy="restore the bundle from a copy",
             ) from None
 
 

@@ -84,7 +84,7 @@ class Files:
             if self._one(f"SELECT count(*) FROM {self._parquet(pattern)}") > rows:
                 raise BundleError(
                     f"'{pattern}' holds more rows than the {rows:,} that its manifest allows",
-                    remedy="restore the bundle",
+                    remedy="restore the bundle from a copy",
                 )
 
     @property

@@ -277,6 +277,6 @@ def refuse_addresses(source: Any) -> None:
                 raise DataError(
                     f"the table of {name} is at a remote address ({table.partition(':')[0]}:...), and two linked tables "
                     "are read on one machine",
-                    needed="two files on the machine that runs the command; on a cluster, the driver",
+                    needed="two files on the machine that runs the command, which is the driver's machine on a cluster",
                     remedy="copy the table to a Parquet file on that machine",
                 )

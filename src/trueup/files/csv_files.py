@@ -130,7 +130,7 @@ def open_encoded(path: Path, encoding: str) -> Source:
 def _refuse_encoding(path: Path) -> None:
     if not files_of(path) == [path] or not is_csv(path) or is_zst(path):
         raise DataError(
-            f"an encoding is given for '{path.name}'",
+            f"an encoding is given for '{path.name}', which is read without one",
             needed="one CSV file, uncompressed or compressed by gzip",
             remedy="leave out the encoding",
         )
@@ -164,7 +164,7 @@ def in_utf8(source: Any, folder: Path) -> Any:
 def _undecoded(path: Path, encoding: str) -> DataError:
     return DataError(
         f"'{path.name}' cannot be read in the encoding '{encoding}'",
-        remedy="give its own encoding, such as latin-1, cp1252 or utf-16; or save the file as UTF-8",
+        remedy="give the encoding in which it was saved, such as latin-1, cp1252 or utf-16; or save it again as UTF-8",
     )
 
 

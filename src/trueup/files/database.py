@@ -121,7 +121,7 @@ def damaged(name: str, files: Sequence[Path] = (), line: str = "") -> DataError:
                 )
     where = f"line {line} of {name}" if line else name
     return DataError(
-        f"{where} cannot be read: it is truncated or damaged, or its format is not the one of its name",
+        f"{where} cannot be read: it is truncated or damaged, or its format does not fit its name",
         needed="a complete file; text must be UTF-8, and every row must have as many fields as the header",
         remedy="write the file again, or restore it",
     )
@@ -221,7 +221,7 @@ class Relation:
                 if kind.id in _NESTED:  # a few bytes of a file may hold lists of millions of values
                     raise DataError(
                         f"the column '{name}' of {self.name} holds several values in a row ({kind.id})",
-                        needed="one value a row",
+                        needed="one value in each row",
                     )
             return {name: unmasked(values) for name, values in found.fetchnumpy().items()}
 

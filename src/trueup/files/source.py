@@ -172,7 +172,8 @@ def open_frame(source: Any) -> Source:
                 remedy="leave it out, or link the two tables by [table.join] in the spec",
             ) from None
         raise DataError(
-            f"a {type(source).__name__} is not a table", needed="a path, a dataframe or a DuckDB relation"
+            f"'{type(source).__name__}' is not a type of table",
+            needed="a path, a dataframe or a DuckDB relation",
         ) from None
     return _Frame(f"the {type(source).__name__}", frame)
 

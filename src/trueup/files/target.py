@@ -26,7 +26,7 @@ def refuse_occupied(target: Path) -> None:
         )
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BundleError(
-            f"'{target}' is not empty",
+            f"'{target}' is {'not empty' if target.is_dir() else 'a file'}",
             needed="a new or empty folder",
             remedy="choose another --out",
         )

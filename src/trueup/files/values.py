@@ -83,10 +83,10 @@ def whole_counts(values: NDArray, column: str, where: Where = ROWS) -> NDArray[n
     problem[(numbers < 0) & (problem == None)] = "a negative number"  # noqa: E711
     problem[(numbers > MAX_COUNT) & (problem == None)] = "a number beyond 2^62"  # noqa: E711
     if (bad := np.flatnonzero(problem != None)).size:  # noqa: E711
-        alike = "" if len(set(problem[bad])) == 1 else "what is no count, the first of them "
+        alike = "" if len(set(problem[bad])) == 1 else "values that are not counts, the first of which is "
         raise DataError(
             f"column '{column}' in {rows_at(where, bad)} holds {alike}{problem[bad[0]]}",
-            needed="whole numbers from 0 to 2^62 in every row, without signs between thousands",
+            needed="whole numbers from 0 to 2^62 in every row, without thousands separators",
         )
     return numbers.astype(np.int64)
 

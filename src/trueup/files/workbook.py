@@ -67,7 +67,7 @@ def opened_workbook(path: Path) -> Iterator[Any]:
         raise DataError(f"there is no file '{path}'", remedy="check the path") from None
     except Exception:  # whatever a damaged file makes the reader stumble over
         raise DataError(
-            f"'{path.name}' is no readable workbook", remedy="save it again as .xlsx or CSV"
+            f"'{path.name}' cannot be read as a workbook", remedy="save it again as .xlsx or CSV"
         ) from None
 
 
@@ -80,7 +80,9 @@ def _book(path: Path, file: BinaryIO) -> Any:
         from openpyxl import load_workbook
     except ImportError:
         raise DataError(
-            f"'{path.name}' is a workbook", needed="openpyxl", remedy="pip install 'trueup[excel]'"
+            f"'{path.name}' is a workbook, and the package that reads workbooks is not installed",
+            needed="the package openpyxl",
+            remedy="pip install 'trueup[excel]'",
         ) from None
     return load_workbook(file, read_only=True, data_only=True, keep_links=False)
 
@@ -129,7 +131,7 @@ def _sheet_columns(path: Path, rows: list[list[Any]]) -> dict[str, NDArray]:
     if not header or len(set(header)) < len(header):
         raise DataError(
             f"the header of '{path.name}' {'has a repeated name' if header else 'is empty'}",
-            needed="one name per column",
+            needed="a different name for each column",
             remedy="keep one header row above the data; pandas (reset_index) and R (pivot_longer) write such tables",
         )
     width = len(rows[0])

@@ -59,9 +59,9 @@ def refuse_wide_levels(headers: Sequence[Measured], most: float) -> None:
 def refuses_on_histogram(constraints: Constraints, *, upper: bool = False) -> str | None:
     """Return the reason why histogram methods cannot satisfy the constraints, or None if they can."""
     if not upper and any(b.upper is not None for b in constraints.bounds):
-        return "it keeps no upper bounds on crossing margins"
+        return "it cannot enforce upper bounds on crossing margins"
     if constraints.bounds and not constraints.nonnegative:
-        return "it keeps bounds on nonnegative counts only"
+        return "it can enforce bounds only on nonnegative counts"
     margins = (*constraints.invariants, *(b.margin for b in constraints.bounds))
     tables = [constraints.cells.marginal(m.attributes) for m in margins]
     for margin, mine in zip(margins, tables, strict=True):
@@ -73,19 +73,19 @@ def refuses_on_histogram(constraints: Constraints, *, upper: bool = False) -> st
 def refuses_columns(constraints: Constraints, headers: Sequence[Measured]) -> str | None:
     """Return the reason why the column sampler cannot solve a problem, or None if it can."""
     if not constraints.nonnegative:
-        return "it takes nonnegative counts"
+        return "it needs nonnegative counts"
     if len(constraints.cells.tree.levels) < 2:
-        return "it takes places on two levels or more"
+        return "it needs places on at least two levels"
     if constraints.linear:
-        return "it keeps no linear rules"
+        return "it cannot enforce linear rules"
     if any(h.groups is not None or h.margin.where for h in headers):
-        return "it takes measurements of all places of a level"
+        return "it needs measurements of all places of a level"
     if unknown := [h.law.name for h in headers if not h.exact and not _closed(h)]:
         return f"law '{unknown[0]}' is bounded or perturbs, or does not factor over cells"
     if reason := refuses_on_histogram(without_upper(constraints)):
         return reason
     open_ = ~constraints.zero_cells.reshape(constraints.cells.shape[0], -1)
-    return None if (open_ == open_[:1]).all() else "it takes structural zeros that hold at every place"
+    return None if (open_ == open_[:1]).all() else "it needs the same structural zeros at all places"
 
 
 def without_upper(constraints: Constraints) -> Constraints:

@@ -78,9 +78,9 @@ def refuses_bounds(constraints: Constraints) -> str | None:
     if not constraints.bounds:
         return None
     if family_cells(constraints).joint is not None:
-        return "it keeps no bounds on a ring of tables"
+        return "it cannot enforce bounds if the tables form a ring"
     if not (held := bounded_tables(constraints)):
-        return "it keeps bounds that lie within one table, which is settled first"
+        return "it can enforce only bounds that all lie within one table"
     found = [refuses_on_histogram(_table_constraints(constraints, i), upper=True) for i in held]
     return None if None in found else found[0]
 

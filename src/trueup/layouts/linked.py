@@ -43,16 +43,16 @@ UNMEASURED_VARIANCE = 10**8
 def refuses_linked(constraints: Constraints, headers: Sequence[Measured]) -> str | None:
     """Return the reason why the sampler of linked counts cannot solve a problem, or None if it can."""
     if not constraints.nonnegative:
-        return "it takes nonnegative counts"
+        return "it needs nonnegative counts"
     if len(constraints.cells.tree.levels) < 2:
-        return "it takes places on two levels or more"
+        return "it needs places on at least two levels"
     if constraints.bounds or constraints.invariants or any(h.exact for h in headers):
-        return "it keeps no bounds and no invariants"
+        return "it cannot enforce bounds or invariants"
     if unknown := [h.law.name for h in headers if h.law.form is None or np.isfinite(h.law.form.reach)]:
         return f"law '{unknown[0]}' is bounded, or does not factor over cells"
     places = set(constraints.cells.tree.levels)
     if any(name in places for h in headers for each in h.margin.where for name, _ in each):
-        return "it takes measurements of all places of a level"
+        return "it needs measurements of all places of a level"
     found = None if constraints.joined is not None else links_of(constraints)
     return found if isinstance(found, str) else None
 

@@ -255,7 +255,7 @@ def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec, kept: set[str
             raise BundleError(
                 f"'{folder}' holds no table '{' x '.join((last, *sorted(kept)))}'",
                 needed=f"attributes of a released table of the finest places: {tables or 'there is none'}",
-                remedy="name them with --by; '' sums totals" if by else "",
+                remedy="name the attributes of one of them by --by; for totals, --by ''" if by else "",
             )
         raise BundleError(
             f"'{folder}' holds no released counts of the finest places", remedy="run `trueup reconcile`"

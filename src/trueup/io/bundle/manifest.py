@@ -70,7 +70,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             remedy=f"give the folder that holds it as '{MANIFEST.parent}'" if inside else "check the path",
         ) from None
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
-        raise BundleError(f"the manifest of '{folder}' is damaged", remedy="restore the bundle") from None
+        raise BundleError(
+            f"the manifest of '{folder}' is damaged", remedy="restore the bundle from a copy"
+        ) from None
     if not known:
         shown = str(manifest["format"])[:20]
         raise BundleError(
@@ -152,9 +154,11 @@ def refuse_altered(folder: Path, manifest: Mapping[str, Any], only: Sequence[str
     files = manifest["files"]
     names = list(files) if only is None else only
     if lost := [name for name in names if name not in files]:
-        raise BundleError(f"the manifest of '{folder}' does not list {lost[0]}", remedy="restore the bundle")
+        raise BundleError(
+            f"the manifest of '{folder}' does not list {lost[0]}", remedy="restore the bundle from a copy"
+        )
     for name, fault in altered(folder, {"files": {name: files[name] for name in names}}):
-        raise BundleError(f"public/{name} of '{folder}' {fault}", remedy="restore the bundle")
+        raise BundleError(f"public/{name} of '{folder}' {fault}", remedy="restore the bundle from a copy")
 
 
 def altered(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -274,7 +278,9 @@ def _read_public_file(folder: Path, name: str) -> str:
     try:
         return read_text(folder / "public" / name)
     except (OSError, ValueError):
-        raise BundleError(f"'{folder}' lacks public/{name}", remedy="restore the bundle") from None
+        raise BundleError(
+            f"'{folder}' lacks public/{name}", remedy="restore the bundle from a copy"
+        ) from None
 
 
 def read_published_spec(text: str, manifest: Mapping[str, Any]) -> PerturbedSpec:

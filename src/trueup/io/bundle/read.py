@@ -134,7 +134,9 @@ class StoredRelease(Release):
         """Return the finest counts of the release, read from the bundle."""
         tables = self.measurements.cells.finest_tables
         if lost := [margin for margin in tables if margin not in self._tables]:
-            raise BundleError(f"'{self.folder}' holds no counts of '{lost[0]}'", remedy="restore the bundle")
+            raise BundleError(
+                f"'{self.folder}' holds no counts of '{lost[0]}'", remedy="restore the bundle from a copy"
+            )
         return np.concatenate([self._tables[margin][0] for margin in tables])
 
     @cached_property
@@ -201,7 +203,7 @@ def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
     if record.digest != manifest["measurements"]:
         raise BundleError(
             f"the measurements in '{folder}' were changed: their digest differs from the one in the manifest",
-            remedy="restore the bundle",
+            remedy="restore the bundle from a copy",
         )
     return record
 

@@ -113,7 +113,7 @@ def refuse_links(folder: Path, names: Iterable[str]) -> None:
     for path in sorted(held):
         if path.is_symlink():
             raise BundleError(
-                f"'{path}' is a link", needed="the files themselves", remedy="restore the bundle"
+                f"'{path}' is a link", needed="the files themselves", remedy="restore the bundle from a copy"
             )
 
 
@@ -165,7 +165,7 @@ def read_typed(
     ['a', 'b']
     >>> read_typed(path, {"block": "whole"}, 2)
     Traceback (most recent call last):
-    trueup.errors.BundleError: 'places.parquet' has no column 'block' of the kind 'whole'. To do: restore the bundle.
+    trueup.errors.BundleError: 'places.parquet' has no column 'block' of the kind 'whole'. To do: restore the bundle from a copy.
     """
     with connect(files=[path], threads=1) as connection:
         refuse_untyped(connection, [path], kinds, most, may_lack=may_lack)
@@ -231,7 +231,7 @@ def _as_damaged(files: Sequence[Path]) -> Any:
 
 
 def _damaged(files: Sequence[Path], fault: str) -> BundleError:
-    return BundleError(f"{_name(files)} {fault}", remedy="restore the bundle")
+    return BundleError(f"{_name(files)} {fault}", remedy="restore the bundle from a copy")
 
 
 def _name(files: Sequence[Path]) -> str:

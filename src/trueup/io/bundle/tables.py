@@ -109,12 +109,13 @@ def read_measured(
             flat = rows.fetchnumpy()["value"]
         except duckdb.Error:
             raise BundleError(
-                f"'{path.name}' cannot be read: it is truncated or damaged", remedy="restore the bundle"
+                f"'{path.name}' cannot be read: it is truncated or damaged",
+                remedy="restore the bundle from a copy",
             ) from None
     sizes = [cells.size(h.margin) if h.groups is None else len(h.groups) for h in headers]
     if flat.size != sum(sizes):
         raise BundleError(
-            f"'{path.name}' holds {flat.size} values, where its tables have {sum(sizes)}: it is cut short or was changed",
+            f"'{path.name}' holds {flat.size} values instead of {sum(sizes)}: it is incomplete or was changed",
             needed="the files as trueup wrote them",
             remedy="restore the bundle from a copy",
         )
@@ -155,7 +156,7 @@ def _values_of_level(
     ):
         raise BundleError(
             f"the measurements do not list the places of level '{level}' in order",
-            remedy="restore the bundle",
+            remedy="restore the bundle from a copy",
         )
     flat = connection.execute(f"SELECT unnest(value)::BIGINT AS value {rows}", asked).fetchnumpy()["value"]
     if (np.diff(listed["query"]) < 0).any():
@@ -205,7 +206,7 @@ def read_left_out(connection: Any, files: str) -> int:
     if len(rows) != 1:
         raise BundleError(
             "the measurements do not state exactly once how many records were left out",
-            remedy="restore the bundle",
+            remedy="restore the bundle from a copy",
         )
     return int(rows[0][0])
 
@@ -246,7 +247,7 @@ def read_counted(
             f"the table of '{margin}' lists "
             f"{'a group that it does not have' if np.ma.is_masked(position) else 'a group twice'}",
             needed=f"each group of '{margin}' once",
-            remedy="restore the bundle",
+            remedy="restore the bundle from a copy",
         )
     return tuple(
         _placed(np.asarray(position), rows[name], size) if name in rows else None
@@ -331,13 +332,14 @@ def read_published(
         size = cells.size(header.margin)
         if not len(groups) or groups.min() < 0 or groups.max() >= size or (np.diff(groups) <= 0).any():
             raise BundleError(
-                f"'{PUBLISHED}' does not hold the values of '{header.query}'", remedy="restore the bundle"
+                f"'{PUBLISHED}' does not hold the values of '{header.query}'",
+                remedy="restore the bundle from a copy",
             )
         values = np.asarray(rows["value"][here], np.float64)
         if not (np.abs(values) <= LARGEST).all() or (header.law.discrete and (values % 1).any()):
             raise BundleError(
                 f"'{PUBLISHED}' holds a value of '{header.query}' that its noise cannot produce",
-                remedy="restore the bundle",
+                remedy="restore the bundle from a copy",
             )
         headers.append(
             Measured(header.query, header.margin, header.law, None if len(groups) == size else groups)

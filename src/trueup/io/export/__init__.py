@@ -163,5 +163,5 @@ def _read_record(folder: Path) -> Record:
     from trueup.io.bundle.read import read_measurements, read_release
 
     if not folder.is_dir():
-        raise TrueupError(f"there is no folder '{folder}'", needed="a bundle", remedy="run `trueup release`")
+        raise TrueupError(f"there is no folder '{folder}'", needed="a bundle", remedy="check the path")
     return read_release(folder) if "counts" in read_manifest(folder) else read_measurements(folder)

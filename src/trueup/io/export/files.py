@@ -158,7 +158,7 @@ def record_columns(release: Release) -> dict[str, NDArray]:
         raise SpecError(
             f"the release counts {total:,} records, too many to write",
             needed=f"at most {MOST_RECORDS:,} records",
-            remedy="export the tables instead of records, to another format",
+            remedy="export the tables instead, in another format than records",
         )
     rng = np.random.default_rng([int(release.digest, 16), 2])
     if not isinstance(cells, FamilyCells):

@@ -51,6 +51,7 @@ def write_sdmx_folder(folder: Path, exported: Exported, *, agency: str) -> None:
         raise SpecError(
             f"the table '{wide.margin}' is requested in wide form",
             needed="the long form, because SDMX has no other",
+            remedy="leave out --wide",
         )
     flows = [_Flow.of(table, agency) for table in exported.tables]
     for flow in flows:

@@ -94,7 +94,7 @@ def refuse_rows(found: int, expected: int | None, table: Source) -> None:
         )
     if expected not in (None, found):
         raise DataError(
-            f"{table.name} does not hold {expected:,} rows, as it should",
+            f"{table.name} does not have {expected:,} rows, the number that was stated",
             remedy="give the complete file, or the right number by --expect-rows",
             about=ROWS,
         )

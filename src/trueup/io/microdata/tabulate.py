@@ -240,10 +240,10 @@ def read_released(spec: Spec | Problem | str | Path, source: Any, geography: Any
     name, parameters = entry_of(stated.reconcile)
     if name not in METHODS:
         raise SpecError(
-            "released counts alone have a posterior where a multinomial method made them, and the spec names "
-            + (repr(name) if name else "none"),
+            "released counts alone have no posterior under "
+            + (f"the method '{name}'" if name else "a spec that names no method"),
             needed='[reconcile] method = "multinomial-mode" or "multinomial-sample"',
-            remedy="where noisy counts were published, give them: they say more",
+            remedy="name the method that released the counts; or, if noisy counts were published, infer from those",
         )
     table = open_table(source)
     column = RELEASED if RELEASED in table.columns() else stated.table.count or RELEASED

@@ -131,8 +131,8 @@ def _level_rows(root: Path, level: str, kind: str) -> list[Row]:
         rows = relation.select(", ".join(read)).fetchall()
     if any(None in row[:4] or None in row[2] or None in row[3] for row in rows):
         raise DataError(
-            f"the files of level '{level}' have a row without a value in a column that is needed",
-            needed=f"columns {', '.join(_COLUMNS[kind])}, shapes and values as lists of whole numbers",
+            f"the files of level '{level}' have a row that lacks a value, or has one of another type",
+            needed=f"a value of {', '.join(_COLUMNS[kind])} in every row; shapes and values are lists of whole numbers",
         )
     return [Row(g, q, tuple(s), np.array(v, np.int64), str(x)) for g, q, s, v, x in rows]
 

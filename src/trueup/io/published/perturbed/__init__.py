@@ -157,7 +157,7 @@ def _matched(spec: PerturbedSpec, tables: Sequence[Any]) -> list[tuple[Published
         times = sum(isinstance(t, str | Path) and Path(t).name == part.file for t in tables)
         if times != 1:
             raise DataError(
-                f"table '{part.name}' is in the file '{part.file}', which is given {times} times",
+                f"table '{part.name}' is in the file '{part.file}', which is {f'given {times} times' if times else 'not given'}",
                 needed="each file once",
                 remedy="leave one out" if times else f"add --table with the path of '{part.file}'",
             )
@@ -169,7 +169,7 @@ def _matched(spec: PerturbedSpec, tables: Sequence[Any]) -> list[tuple[Published
         first = next((Path(t).name for t in tables if isinstance(t, str | Path)), "table.csv")
         raise DataError(
             f"{len(tables)} table{'s are' if len(tables) != 1 else ' is'} given",
-            needed=f"{len(spec.published)}: {', '.join(part.name for part in spec.published)}",
+            needed=f"a file for each of {len(spec.published)} tables: {', '.join(part.name for part in spec.published)}",
             remedy="give each by --table FILE, in the order of the spec; where several entries read one file, give it once and "
             f'name it in each of them: file = "{first}"',
         )

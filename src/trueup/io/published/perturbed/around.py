@@ -179,7 +179,7 @@ def _not_found(part: PublishedTable, source: Any, names: Sequence[str]) -> DataE
         ways = [name for name in known if name.endswith(f"{JOINED}{_plain(repeated)}")]
         return DataError(
             f"table '{part.name}' has several columns '{repeated}'",
-            needed="a name of one column",
+            needed="a name that only one column has",
             remedy="name it by all rows of the header, such as "
             + (" or ".join(f"'{way}'" for way in ways[:3]) if ways else "'column 3' by its position"),
         )
@@ -188,10 +188,10 @@ def _not_found(part: PublishedTable, source: Any, names: Sequence[str]) -> DataE
     alike = [name for name in free if name.casefold() == _plain(lost).casefold()]
     near = alike or get_close_matches(_plain(lost), free, 3, 0.4) or free[:8]
     return DataError(
-        f"table '{part.name}' has no column '{lost}' in a row with its other columns",
-        needed="a row of the header with all columns that the entry names; upper and lower case matter",
+        f"table '{part.name}' has no header row with the column '{lost}' and the other columns of its entry",
+        needed="a header with all columns that the entry names; upper and lower case matter",
         remedy=(
-            "take names that are there: " + ", ".join(f"'{name}'" for name in near)
+            "use names that the header has: " + ", ".join(f"'{name}'" for name in near)
             if near
             else "name the sheet that holds the table by `sheet`, or correct the names"
         ),

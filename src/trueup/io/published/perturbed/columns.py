@@ -91,7 +91,7 @@ def _refuse_strange(spec: PerturbedSpec, part: PublishedTable, names: Sequence[s
             )
     if strange := [name for name in (*part.columns, *part.constant) if name not in names]:
         raise DataError(
-            f"table '{part.name}' {'renames' if strange[0] in part.columns else 'gives'} the column '{strange[0]}', "
+            f"table '{part.name}' {'renames' if strange[0] in part.columns else 'sets'} the column '{strange[0]}', "
             "which it does not need",
             needed=f"one of: {', '.join(dict.fromkeys(names))}",
             remedy=f"leave '{strange[0]}' out of the entry",

@@ -104,7 +104,9 @@ def delimiters_of(source: Any) -> list[str | None]:
 
 def _csv_rows(path: Path, source: Any, delimiter: str, *, stripped: bool) -> Iterator[Row]:
     if is_zst(path):
-        raise DataError(f"'{path.name}' is compressed, and a header is not its first row", remedy="unpack it")
+        raise DataError(
+            f"'{path.name}' is compressed, and its header is not in row 1", remedy="decompress it"
+        )
     encoding = source.encoding if isinstance(source, Encoded) else _unicode(path)
     try:
         with opened_csv(path) as file, TextIOWrapper(file, encoding, newline="") as text:

@@ -69,7 +69,7 @@ def rows_by_level(
             raise DataError(
                 f"row {lost[0] + 1} of table '{part.name}' gives '{codes[str(level.column)][lost[0]]}' of level "
                 f"'{level.name}', but no place of level '{above.name}' above it",
-                needed="in every row the places above it",
+                needed="a place of each higher level in every row",
                 remedy=f"write fill = true in the entry of '{part.name}' if a blank repeats the place above it; or ragged = "
                 "true if the place lies in none",
             )
@@ -116,7 +116,7 @@ def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | 
             raise DataError(
                 f"row {row + 1} of table '{part.name}' names the place '{ids[row]}', which is not a place of level "
                 f"'{part.level}' or above",
-                needed="places that the list of places has, and as `level` of the entry the finest one of the table's rows",
+                needed="places in the list of places, of the level that the entry names or of a higher one",
             )
     return np.array([depth[id_] for id_ in ids.tolist()], np.int64)
 
@@ -229,9 +229,9 @@ def place_index(
     if (lost := np.flatnonzero(found < 0)).size:
         shown = "/".join(column[lost[0]] for column in given)
         raise DataError(
-            f"row {np.flatnonzero(rows)[lost[0]] + 1} of table '{table.part.name}' names the place '{shown}', which level "
-            f"'{spec.levels[at].name}' has not",
-            needed="places that the tables of the last level, or the geography, list",
+            f"row {np.flatnonzero(rows)[lost[0]] + 1} of table '{table.part.name}' names the place '{shown}', which is no "
+            f"place of level '{spec.levels[at].name}'",
+            needed="places in the list of places or, without one, in the tables of the last level",
             remedy=f"where it is the sum of all places, say so in the entry of '{table.part.name}': "
             f'total = {{ "{spec.levels[at].column}" = "{given[-1][lost[0]]}" }}; where it has no parts: ragged = true'
             if at < len(spec.levels) - 1 and not spec.parents

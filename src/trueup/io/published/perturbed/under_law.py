@@ -172,7 +172,7 @@ def refuse_text(
         raise DataError(
             f"table '{part.name}' has the number '{text[:30]}' for '{label}', which "
             + ("is not whole" if reads else "cannot be read"),
-            needed="whole numbers, as its law gives them" if reads else "numbers written in one way",
+            needed="whole numbers, as under its law" if reads else "numbers written alike in all rows",
             remedy="correct the file"
             + (
                 "; or, if its values are fractions, name the law that gives them: 'gaussian' or 'laplace'"
@@ -192,9 +192,9 @@ def refuse_text(
     )
     raise DataError(
         f"table '{part.name}' has {what} for '{label}'",
-        needed="a number, or a code",
-        remedy=f"declare the code in the entry of '{part.name}': {codes_with(part, text[:60], 'unknown')}, or with what it says "
-        f'in the place of "unknown": a value such as "0", a range of the true count such as "1-4", or of the published number '
+        needed="a number, or a code that the entry declares",
+        remedy=f"declare the code in the entry of '{part.name}': {codes_with(part, text[:60], 'unknown')}, or with its meaning "
+        f'in place of "unknown": a value such as "0", a range of the true count such as "1-4", or of the published number '
         f'such as "published <5"{else_}',
     )
 

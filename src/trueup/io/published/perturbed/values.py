@@ -236,10 +236,10 @@ def _refuse_impossible(cells: Cells, v: ValuesUnderLaw) -> None:
         hides = [f"counts {range_text(own.hidden)}"] if own.hidden else []
         hides += [f"values {range_text(own.concealed)}"] if own.concealed else []
         raise DataError(
-            f"table '{v.part.name}' has {value} for '{label}', which law '{law.name}'"
+            f"table '{v.part.name}' has {value} for '{label}', which its law '{law.name}'"
             f"{f' ({told[:80]})' if told else ''} gives for no count"
             + (
-                f" that is shown, where {' and '.join(hides)} are not"
+                f" that is shown; {' and '.join(hides)} are hidden"
                 if law.possible(v.values[bad[:1]]).all()
                 else ""
             ),
