@@ -25,6 +25,7 @@ from trueup.io.bundle.manifest import (
     unlisted,
 )
 from trueup.io.bundle.read import read_released_tables, refuse_beyond, unverified_measurements
+from trueup.io.bundle.strict import damaged_bundle
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
@@ -128,9 +129,8 @@ def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int
                 remedy="raise --memory, or free space in the folder of temporary files (TMPDIR)",
             ) from None
         except duckdb.Error as error:
-            raise BundleError(
-                f"the tables of '{folder}' cannot be read ({type(error).__name__})",
-                remedy="restore the bundle from a copy",
+            raise damaged_bundle(
+                f"the tables of '{folder}' cannot be read ({type(error).__name__})"
             ) from None
 
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from trueup.checking import promised
-from trueup.errors import BundleError
 from trueup.files.database import literal, parquet, quoted
 from trueup.io.bundle.manifest import header_in, listed, margin_in
 from trueup.io.bundle.places import limit_column
+from trueup.io.bundle.strict import damaged_bundle
 from trueup.io.bundle.tables import label_sql, place_edges, query_label
 from trueup.kernel.histogram import cell_groups
 from trueup.model.build import cells_of_sizes, local_constraints
@@ -82,9 +82,8 @@ class Files:
             most[entry["files"]] = places.get(entry["level"], 0) * prod(cells.shape[1:])
         for pattern, rows in most.items():
             if self._one(f"SELECT count(*) FROM {self._parquet(pattern)}") > rows:
-                raise BundleError(
-                    f"'{pattern}' holds more rows than the {rows:,} that its manifest allows",
-                    remedy="restore the bundle from a copy",
+                raise damaged_bundle(
+                    f"'{pattern}' holds more rows than the {rows:,} that its manifest allows"
                 )
 
     @property

@@ -164,7 +164,7 @@ class Source(Protocol):
         ...
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
-        """Return the distinct combinations of values in columns, and the rows of each as `COUNT`."""
+        """Return the distinct combinations of values in columns, with numbers of rows as `COUNT`."""
         ...
 
     def row(self, number: int) -> str:

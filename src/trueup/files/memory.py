@@ -66,7 +66,7 @@ def refuse_needed(what: str, needed: float, memory: int | None) -> None:
 def return_freed(least: int | None = 1 << 20) -> None:
     """Return freed memory to the operating system, and have later large arrays returned as soon as freed.
 
-    The C library would keep arrays below 32 MB for reuse. These fragment a third of the memory of 4e6 counts.
+    The C library would keep arrays below 32 MB for reuse: a third of the memory of a tree of 4e6 counts.
     """
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)

@@ -90,7 +90,7 @@ def _library(wanted: str | None, known: str | None) -> str:
         name = "pyarrow" if wanted == "arrow" else wanted
         if name not in LIBRARIES:
             raise TrueupError(
-                f"a table is requested as '{wanted}'", needed=f"one of {', '.join(map(repr, LIBRARIES))}"
+                f"'{wanted}' is no known library", needed=f"one of {', '.join(map(repr, LIBRARIES))}"
             )
         return name
     return known or next((name for name in LIBRARIES if find_spec(name)), "pandas")

@@ -80,9 +80,7 @@ def _book(path: Path, file: BinaryIO) -> Any:
         from openpyxl import load_workbook
     except ImportError:
         raise DataError(
-            f"'{path.name}' is a workbook, and the package that reads workbooks is not installed",
-            needed="the package openpyxl",
-            remedy="pip install 'trueup[excel]'",
+            f"'{path.name}' is a workbook", needed="package openpyxl", remedy="pip install 'trueup[excel]'"
         ) from None
     return load_workbook(file, read_only=True, data_only=True, keep_links=False)
 
@@ -131,7 +129,7 @@ def _sheet_columns(path: Path, rows: list[list[Any]]) -> dict[str, NDArray]:
     if not header or len(set(header)) < len(header):
         raise DataError(
             f"the header of '{path.name}' {'has a repeated name' if header else 'is empty'}",
-            needed="a different name for each column",
+            needed="a header row with a different name for each column",
             remedy="keep one header row above the data; pandas (reset_index) and R (pivot_longer) write such tables",
         )
     width = len(rows[0])

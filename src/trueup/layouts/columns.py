@@ -415,7 +415,7 @@ def _together(gaps: list[NDArray], total: int) -> NDArray:
 
 
 def _taken(x: NDArray[np.int64], excess: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the whole counts `(leaves, n)` of cells that add up to the excess of each place."""
+    """Return whole counts `(leaves, n)` to remove from the cells of each place, `excess` in total."""
     below = np.cumsum(x, axis=1)
     ends = below * excess[:, None] // np.maximum(below[:, -1:], 1)  # whole, and the last is the excess
     return np.diff(ends, axis=1, prepend=0)

@@ -262,7 +262,7 @@ class LinkedProblem:
 
     @cached_property
     def whole(self) -> bool:
-        """Return True if all cells of a place can be drawn at once, because they are few and free."""
+        """Return True if all cells of a place can be drawn at once: they are few, and only nonnegative."""
         free = self.constraints.joined is None and not self.constraints.zero_combinations.any()
         return free and self.links.slack.shape[1] <= MAX_WHOLE_CELLS
 

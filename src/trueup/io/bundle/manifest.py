@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
 
 from trueup.errors import BundleError, SpecError
-from trueup.io.bundle.strict import amount, read_json, read_text, refuse_links, refuse_names
+from trueup.io.bundle.strict import amount, damaged_bundle, read_json, read_text, refuse_links, refuse_names
 from trueup.model.cells import Margin
 from trueup.model.guarantee import Change, Charge, Guarantee
 from trueup.model.header import Measured
@@ -70,9 +70,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             remedy=f"give the folder that holds it as '{MANIFEST.parent}'" if inside else "check the path",
         ) from None
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
-        raise BundleError(
-            f"the manifest of '{folder}' is damaged", remedy="restore the bundle from a copy"
-        ) from None
+        raise damaged_bundle(f"the manifest of '{folder}' is damaged") from None
     if not known:
         shown = str(manifest["format"])[:20]
         raise BundleError(
@@ -154,11 +152,9 @@ def refuse_altered(folder: Path, manifest: Mapping[str, Any], only: Sequence[str
     files = manifest["files"]
     names = list(files) if only is None else only
     if lost := [name for name in names if name not in files]:
-        raise BundleError(
-            f"the manifest of '{folder}' does not list {lost[0]}", remedy="restore the bundle from a copy"
-        )
+        raise damaged_bundle(f"the manifest of '{folder}' does not list {lost[0]}")
     for name, fault in altered(folder, {"files": {name: files[name] for name in names}}):
-        raise BundleError(f"public/{name} of '{folder}' {fault}", remedy="restore the bundle from a copy")
+        raise damaged_bundle(f"public/{name} of '{folder}' {fault}")
 
 
 def altered(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -278,9 +274,7 @@ def _read_public_file(folder: Path, name: str) -> str:
     try:
         return read_text(folder / "public" / name)
     except (OSError, ValueError):
-        raise BundleError(
-            f"'{folder}' lacks public/{name}", remedy="restore the bundle from a copy"
-        ) from None
+        raise damaged_bundle(f"'{folder}' lacks public/{name}") from None
 
 
 def read_published_spec(text: str, manifest: Mapping[str, Any]) -> PerturbedSpec:

@@ -29,7 +29,7 @@ from trueup.io.bundle.manifest import (
     seal_of,
 )
 from trueup.io.bundle.places import read_places
-from trueup.io.bundle.strict import refuse_untyped
+from trueup.io.bundle.strict import damaged_bundle, refuse_untyped
 from trueup.io.bundle.tables import read_counted, read_left_out, read_values
 from trueup.model.build import problem_cells
 from trueup.model.cells import Cells, Margin
@@ -134,9 +134,7 @@ class StoredRelease(Release):
         """Return the finest counts of the release, read from the bundle."""
         tables = self.measurements.cells.finest_tables
         if lost := [margin for margin in tables if margin not in self._tables]:
-            raise BundleError(
-                f"'{self.folder}' holds no counts of '{lost[0]}'", remedy="restore the bundle from a copy"
-            )
+            raise damaged_bundle(f"'{self.folder}' holds no counts of '{lost[0]}'")
         return np.concatenate([self._tables[margin][0] for margin in tables])
 
     @cached_property
@@ -201,9 +199,8 @@ def refuse_unreleased(folder: Path, manifest: Mapping[str, Any]) -> None:
 def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
     record = unverified_measurements(folder, manifest)
     if record.digest != manifest["measurements"]:
-        raise BundleError(
-            f"the measurements in '{folder}' were changed: their digest differs from the one in the manifest",
-            remedy="restore the bundle from a copy",
+        raise damaged_bundle(
+            f"the measurements in '{folder}' were changed: their digest differs from the one in the manifest"
         )
     return record
 

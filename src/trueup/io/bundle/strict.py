@@ -31,6 +31,11 @@ _PATTERN = re.compile(r"[\w-][\w. *-]{0,250}")
 _AMOUNT = re.compile(r"\d{1,1000}(\.\d{1,1000})?([eE][+-]?\d{1,4})?(/\d{1,1000})?", re.ASCII)
 
 
+def damaged_bundle(given: str, needed: str = "") -> BundleError:
+    """Return the error for a bundle that is damaged and can only be restored."""
+    return BundleError(given, needed=needed, remedy="restore the bundle from a copy")
+
+
 def read_text(path: Path) -> str:
     """Read a text of limited size from a file that is not a link.
 
@@ -112,9 +117,7 @@ def refuse_links(folder: Path, names: Iterable[str]) -> None:
     held |= {folder / parent for name in names for parent in PurePosixPath(name).parents}
     for path in sorted(held):
         if path.is_symlink():
-            raise BundleError(
-                f"'{path}' is a link", needed="the files themselves", remedy="restore the bundle from a copy"
-            )
+            raise damaged_bundle(f"'{path}' is a link", needed="the file itself")
 
 
 _INTEGER_TYPES = {f"{sign}{size}INT" for sign in ("", "U") for size in ("TINY", "SMALL", "", "BIG")} - {
@@ -231,7 +234,7 @@ def _as_damaged(files: Sequence[Path]) -> Any:
 
 
 def _damaged(files: Sequence[Path], fault: str) -> BundleError:
-    return BundleError(f"{_name(files)} {fault}", remedy="restore the bundle from a copy")
+    return damaged_bundle(f"{_name(files)} {fault}")
 
 
 def _name(files: Sequence[Path]) -> str:

@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import BundleError
 from trueup.files.database import TEXTS_AT_ONCE, connect, parquet, quiet_duckdb, quoted
 from trueup.files.values import as_text
 from trueup.files.writing import write_parquet
 from trueup.io.bundle.manifest import header_in
-from trueup.io.bundle.strict import columns_of, read_typed, refuse_untyped
+from trueup.io.bundle.strict import columns_of, damaged_bundle, read_typed, refuse_untyped
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
 from trueup.model.spec_queries import LeftOutPart
@@ -108,16 +107,12 @@ def read_measured(
             )
             flat = rows.fetchnumpy()["value"]
         except duckdb.Error:
-            raise BundleError(
-                f"'{path.name}' cannot be read: it is truncated or damaged",
-                remedy="restore the bundle from a copy",
-            ) from None
+            raise damaged_bundle(f"'{path.name}' cannot be read: it is truncated or damaged") from None
     sizes = [cells.size(h.margin) if h.groups is None else len(h.groups) for h in headers]
     if flat.size != sum(sizes):
-        raise BundleError(
+        raise damaged_bundle(
             f"'{path.name}' holds {flat.size} values instead of {sum(sizes)}: it is incomplete or was changed",
             needed="the files as trueup wrote them",
-            remedy="restore the bundle from a copy",
         )
     return tuple(np.split(flat, np.cumsum(sizes)[:-1]))
 
@@ -154,10 +149,7 @@ def _values_of_level(
     if not as_expected or not _lists_places_in_order(
         connection.execute(f"SELECT place {rows}", asked), cells.tree, level, order
     ):
-        raise BundleError(
-            f"the measurements do not list the places of level '{level}' in order",
-            remedy="restore the bundle from a copy",
-        )
+        raise damaged_bundle(f"the measurements do not list the places of level '{level}' in order")
     flat = connection.execute(f"SELECT unnest(value)::BIGINT AS value {rows}", asked).fetchnumpy()["value"]
     if (np.diff(listed["query"]) < 0).any():
         flat = flat[np.argsort(np.repeat(listed["query"], listed["size"]), kind="stable")]
@@ -204,10 +196,7 @@ def read_left_out(connection: Any, files: str) -> int:
     """Return the noisy number of records that the limit on each unit's records excluded."""
     rows = connection.execute(f"SELECT value[1]::BIGINT FROM {files} WHERE level = ''").fetchall()
     if len(rows) != 1:
-        raise BundleError(
-            "the measurements do not state exactly once how many records were left out",
-            remedy="restore the bundle from a copy",
-        )
+        raise damaged_bundle("the measurements do not state exactly once how many records were left out")
     return int(rows[0][0])
 
 
@@ -243,11 +232,10 @@ def read_counted(
     if not np.ma.is_masked(position):
         listed[np.asarray(position)] = True
     if listed.sum() != len(position):
-        raise BundleError(
+        raise damaged_bundle(
             f"the table of '{margin}' lists "
             f"{'a group that it does not have' if np.ma.is_masked(position) else 'a group twice'}",
             needed=f"each group of '{margin}' once",
-            remedy="restore the bundle from a copy",
         )
     return tuple(
         _placed(np.asarray(position), rows[name], size) if name in rows else None
@@ -331,15 +319,11 @@ def read_published(
         groups = np.asarray(rows["group"][here], np.int64)
         size = cells.size(header.margin)
         if not len(groups) or groups.min() < 0 or groups.max() >= size or (np.diff(groups) <= 0).any():
-            raise BundleError(
-                f"'{PUBLISHED}' does not hold the values of '{header.query}'",
-                remedy="restore the bundle from a copy",
-            )
+            raise damaged_bundle(f"'{PUBLISHED}' does not hold the values of '{header.query}'")
         values = np.asarray(rows["value"][here], np.float64)
         if not (np.abs(values) <= LARGEST).all() or (header.law.discrete and (values % 1).any()):
-            raise BundleError(
-                f"'{PUBLISHED}' holds a value of '{header.query}' that its noise cannot produce",
-                remedy="restore the bundle from a copy",
+            raise damaged_bundle(
+                f"'{PUBLISHED}' holds a value of '{header.query}' that its noise cannot produce"
             )
         headers.append(
             Measured(header.query, header.margin, header.law, None if len(groups) == size else groups)

@@ -236,7 +236,7 @@ def _pointed(table: SeenTable, names: list[str], parents: list[str]) -> PlacesAb
 
 
 def _flat(table: SeenTable) -> SeenTable:
-    """Return a table with only the column of the smallest places, and notes on the columns left out."""
+    """Return a table with only the column of the smallest places, and notes on other columns of places."""
     why = "says of which kind a place is, or repeats the one above"
     said = [place.left_out(why) for place in table.places[:-1]]
     return table._replace(places=table.places[-1:], ignored=[*table.ignored, *said])

@@ -154,7 +154,7 @@ def _without_wholes(values: list[SeenColumn], titles: str) -> tuple[list[SeenCol
 
 
 def _with_errors(table: SeenTable, roles: Roles) -> SeenTable:
-    """Return a table with the columns of errors that stand beside its values."""
+    """Return a table with the columns of errors that belong to its values."""
     said = "a law of normal noise is taken"
     said += "; whether margins are of 90 % is not told" if "margin" in roles.kind else ""
     numbers = [x for column in table.values for x in column_numbers(column) if x is not None]

@@ -90,7 +90,7 @@ class _Compared(NamedTuple):
 
 
 def summing_value(column: SeenColumn, table: SeenTable) -> SummingValue | None:
-    """Return the value of a key column whose numbers are, or may be, the sums of all others."""
+    """Return the value of a key column whose numbers are, or may be, sums of all other values' numbers."""
     values = list(dict.fromkeys(column.held))
     ends = dict.fromkeys((*(values[0], values[-1]), min(values), max(values))) if len(values) > 2 else ()
     ends = [*ends, *(value for value in values[1:-1] if _WHOLE.fullmatch(value) and value not in ends)]
