@@ -47,7 +47,7 @@ def error_digit(error: float, value: float) -> str:
 
 
 def to_figure(value: float) -> str:
-    """Return a number as text: counts with at most one decimal, small ratios with three digits, a dash for none.
+    """Return a number as text: counts with at most one decimal, small ratios with three digits, NaN as `–`.
 
     Examples
     --------

@@ -10,7 +10,7 @@ K = TypeVar("K")
 
 
 class Registry(Sequence[type[K]]):
-    """The classes of one kind by name, with the preferred class first.
+    """A registry of the classes of one kind, such as methods. The preferred class comes first.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ def _shared_of_infer() -> dict[str, Any]:
 
 
 def _add_methods(schema: dict, verb: str, kinds: Sequence[type], shared: dict, unnamed: dict) -> None:
-    """Add the methods of a verb, with their parameters, to the schema."""
+    """Add the methods of reconciliation or inference, with their parameters, to the schema."""
     methods = {f"method:{kind.name}": _method_schema(kind, shared) for kind in kinds}
     for method in methods.values():
         schema["$defs"] |= method.pop("$defs", {})  # references are resolved at the root

@@ -1,4 +1,4 @@
-"""The command `trueup`: it parses arguments, calls a verb and prints the result; exit codes are listed here."""
+"""The command `trueup`: it parses arguments, calls a function and prints the result or exits with a code."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def whole_app(asked: str | None = None) -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line; exit codes are listed in `app.EXIT_CODES`."""
+    """Run the command line; the exit codes are listed in `EXIT_CODES`."""
     # By default a tenth of a short command goes to searching modules for garbage.
     gc.set_threshold(200_000, 50, 50)
     # To load all commands and read their options takes longer than to run some of them.

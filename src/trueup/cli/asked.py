@@ -17,7 +17,7 @@ MAX_CELLS_TRIED_OUT = 1_000_000
 
 
 class Given(NamedTuple):
-    """Answers that options give; None where the user is asked, or with `yes` what is proposed is taken."""
+    """Answers given by options; None where the user is asked or, with `yes`, the proposal is accepted."""
 
     title: str | None
     unit: str | None
@@ -56,7 +56,7 @@ class Given(NamedTuple):
 
 
 def drafted_spec(given: Given, name: str, table: Any, places: Any) -> tuple[Spec, Any]:
-    """Ask for what is not given; return the spec of a confidential table, and the public places, None if there are none."""
+    """Ask for missing answers; return the spec of a confidential table, and its public places or None."""
     from trueup.files.source import open_table
     from trueup.model.columns_recognised import attributes_of
     from trueup.model.draft import measured_tables

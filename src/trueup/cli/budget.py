@@ -90,7 +90,7 @@ def init(
     sign: Sign = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a ledger if there is none, and declare a dataset's account with its unit, relation and caps, which never change."""
+    """Make a ledger if there is none; declare a dataset's unit, neighbour relation and caps, which are final."""
     from trueup.ledger.ledger import Ledger
     from trueup.ledger.state import parse_caps
 
@@ -205,7 +205,7 @@ def export_entries(url: Url, out: Out = None) -> None:
 
 
 def verify(url: Url, against: Against = None, as_json: AsJson = False) -> None:
-    """Recompute the chain and the caps, and compare them with published bundles."""
+    """Recompute the ledger's hash chain and caps, and compare them with published bundles."""
     from trueup.ledger.ledger import Ledger
     from trueup.ledger.verify import verify_ledger as verify_ledger
 

@@ -170,7 +170,7 @@ class InferenceByParts:
     as_json: bool
 
     def run(self, bundle: Path | None, out: Path | None, idle: Mapping[str, Any]) -> None:
-        """Infer the counts behind a bundle by parts, and print where the posterior is; refuse `idle` options."""
+        """Infer a bundle's counts by parts and print the posterior's path; refuse options without effect."""
         from trueup.inferring.by_parts import infer_by_parts
         from trueup.io.bundle.manifest import read_spec
         from trueup.io.bundle.read import read_measurements

@@ -146,7 +146,7 @@ def methods_command(as_json: AsJson = False) -> None:
 
 
 def methods_and_laws() -> dict[str, list[dict[str, Any]]]:
-    """Return the names, titles and structures of noise laws, publishing laws, and methods of both verbs."""
+    """Return the names, titles and structures of noise laws, publishing laws, and all methods."""
     from trueup import inferring, reconciling
     from trueup.noise import JOINT_LAWS, LAWS
     from trueup.noise.perturbed import PERTURBATIONS
@@ -184,7 +184,7 @@ def audit_command(
     delta: Annotated[float | None, option("--delta", "State epsilon at it.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Audit a sampler: bound epsilon from draws, compare neighbouring log ratios, and test every first word."""
+    """Audit a sampler: bound epsilon from draws, compare neighbouring log ratios, and test its tables."""
     from trueup.measuring.entropy import words
     from trueup.noise.audit import audit as audit_law
 

@@ -1,4 +1,4 @@
-"""The keeper's folder: the key of fingerprints, the private log of refusals, and the last known entry.
+"""The keeper's folder: the secret key by which data are recognised, the log of refusals, and the last entry.
 
 key               names data in the ledger by a keyed fingerprint; never in a ledger or a bundle
 refusals.jsonl    what an analyst is not told of a refusal: row numbers, counts of bad rows, facts of files
@@ -34,7 +34,7 @@ Pair = TypeVar("Pair")
 
 @dataclass(frozen=True)
 class Keeper:
-    """The keeper's folder, with the keys, the private log and the last known entry.
+    """The keeper's folder: secret keys, the private log of refusals, and the ledger's last known entry.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Keeper:
 
     @classmethod
     def at(cls, folder: Path | None) -> Keeper | None:
-        """Return the keeper of a folder; None if there is none."""
+        """Return the keeper whose files are in a folder; None if the folder does not exist."""
         return cls(folder) if folder is not None and folder.is_dir() else None
 
     @property
@@ -88,7 +88,7 @@ class Keeper:
             raise _unusable(self._key, error) from None
 
     def sign(self, first: int) -> None:
-        """Sign every entry from the given number on; raise LedgerError if the disk refuses."""
+        """Sign every entry from the given number on; raise LedgerError if the key cannot be stored."""
         with self._written("signing", f"{secrets.token_hex(32)} {first}") as part, suppress(FileExistsError):
             os.link(part, self.folder / "signing")  # one that is there stays
 
@@ -136,7 +136,7 @@ class Keeper:
         return self._two("anchor", lambda number, head: (int(number), head))
 
     def keep_anchor(self, number: int, head: str) -> None:
-        """Record the last entry, unless a later one is recorded; raise LedgerError if the disk refuses."""
+        """Record the last entry, unless a later one is recorded; raise LedgerError if that fails."""
         known = self.anchor
         if known is not None and known[0] >= number:
             return
@@ -144,7 +144,7 @@ class Keeper:
             part.replace(self.folder / "anchor")
 
     def _two(self, name: str, read: Callable[[str, str], Pair]) -> Pair | None:
-        """Return the two words of a file in the keeper's folder as `read` converts them; None if there is no file."""
+        """Return the two words of a file in the folder, converted by `read`; None if there is no file."""
         try:
             first, second = (self.folder / name).read_text(encoding="ascii").split()
             return read(first, second)
@@ -155,7 +155,7 @@ class Keeper:
 
     @contextmanager
     def _written(self, name: str, text: str) -> Iterator[Path]:
-        """Write a line to a temporary file, and yield its path for renaming; raise LedgerError if the disk refuses."""
+        """Yield the path of a new temporary file with one line of text; raise LedgerError if that fails."""
         part = self.folder / f".{name}-{uuid.uuid4().hex}"
         try:
             part.touch(mode=0o600)

@@ -61,7 +61,7 @@ class Ledger:
 
     @classmethod
     def open(cls, url: str, keeper: Path | None = None) -> Ledger:
-        """Open the ledger at a path or URL; `keeper` is as for `create`.
+        """Open the ledger at a path or URL; `keeper` is the folder described under `create`.
 
         Raises
         ------

@@ -1,1 +1,1 @@
-"""The frozen records of a problem: cells, places, margins, constraints, the spec, and what verbs return."""
+"""Frozen records of a problem: cells, places, margins, constraints and the spec; and records of results."""

@@ -208,20 +208,20 @@ class Cells:
         return counts
 
     def disagreements(self, counts: NDArray, slack: float = 0) -> Iterable[tuple[Margin, str]]:
-        """Return pairs of a shared margin and a group on which tables differ by more than a slack, at most three a margin."""
+        """Return (margin, group) pairs on which tables differ by more than `slack`, at most 3 per margin."""
         return ()
 
     @property
     def finest_tables(self) -> tuple[Margin, ...]:
-        """Return the finest margins, whose groups in order are the cells: one for a single table, several for a family."""
+        """Return the finest margins, whose groups listed in order are the cells; a single table has one."""
         return (self.finest,)
 
     def holds(self, margin: Margin) -> bool:
-        """Return True if a margin is a sum of these cells; in a family, of the cells of one table."""
+        """Return True if a margin is a sum of these cells; in a family of tables, of one table's cells."""
         return True
 
     def holding(self, margin: Margin) -> Cells:
-        """Return the cells that a margin sums; in a family, the cells of one table."""
+        """Return the cells that a margin sums; in a family of tables, the cells of one table."""
         return self
 
     def refuse_unheld(self, margin: Margin) -> None:

@@ -237,7 +237,7 @@ def _whole_ratios(losses: list[Fraction]) -> NDArray:
 
 
 def _farthest(kinds: NDArray, weight: NDArray) -> tuple[NDArray[np.bool_], bool]:
-    """Return a mask of the queries in which the most costly pair of columns of `kinds` differs, and True if it is certain.
+    """Return in which queries the costliest pair of columns differs, and True if it is surely the costliest.
 
     With too many kinds to compare every pair, a pair that differs in all of them is looked for; else it is not sure.
     """

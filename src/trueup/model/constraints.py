@@ -220,7 +220,7 @@ def refuse_broken(constraints: Constraints, counts: NDArray) -> None:
 
 
 def violations(constraints: Constraints, counts: NDArray) -> list[str]:
-    """Return every rule that public cell counts `(n,)` break, with some places but no count.
+    """Return every rule that public cell counts `(n,)` break, and some places that break it, without counts.
 
     Whole numbers are held to the rules exactly, real ones to within their `slack`. Invariants are not rules
     about one table and are checked where both tables are known.
@@ -236,7 +236,7 @@ def violations(constraints: Constraints, counts: NDArray) -> list[str]:
 
 
 def _violations(constraints: Constraints, counts: NDArray) -> Iterator[tuple[str, str, str]]:
-    """Yield each broken rule, the table or level that it is about, and a place that breaks it, at most three a rule."""
+    """Yield each broken rule, its table or level, and a place that breaks it, at most three per rule."""
     cells, off = constraints.cells, slack(counts)
     if constraints.nonnegative:
         yield from (("nonnegativity", "", cells.label(i)) for i in np.flatnonzero(counts < -off)[:3])
@@ -255,7 +255,7 @@ def _violations(constraints: Constraints, counts: NDArray) -> Iterator[tuple[str
 
 
 def slack(counts: NDArray) -> float:
-    """Return the amount by which counts may miss a rule: 0 if whole, else an allowance for rounding.
+    """Return the amount by which counts may miss a rule: 0 for whole counts, otherwise a rounding allowance.
 
     Continuous methods stop at residuals of 1e-9 of the largest sum, once polished.
     """

@@ -133,7 +133,7 @@ def _stated_levels(levels: Sequence[Any] | None, public: Any, columns: Sequence[
 
 
 def _own_place_columns(table: Source, public: Any, named: Sequence[str]) -> list[str] | None:
-    """Return the table's own place columns if it lacks some and the public list finds those from them; else None."""
+    """Return the table's place columns if the public list determines the others from them; else None."""
     held = [name for name in named if name in table.columns()]
     if held in ([], list(named)) or not one_for_each(open_table(public), held, named):
         return None

@@ -125,7 +125,7 @@ class FamilyCells(Cells):
 
     @property
     def finest_tables(self) -> tuple[Margin, ...]:
-        """Return the tables, whose groups in order are the cells."""
+        """Return the tables, whose groups listed in order are the cells."""
         return self.tables
 
     def holds(self, margin: Margin) -> bool:
@@ -158,7 +158,7 @@ class FamilyCells(Cells):
         return self.sum_in(self.holders(margin)[0], values, margin)
 
     def refuse_unheld(self, margin: Margin) -> None:
-        """Raise SpecError if no table holds a margin."""
+        """Raise SpecError if no table contains a margin."""
         if not self.holders(margin):
             raise SpecError(
                 f"no measured table determines '{margin}'",
@@ -242,7 +242,7 @@ class FamilyCells(Cells):
         return tuple(dict.fromkeys(self.separator(*pair) for pair in self.shared))
 
     def disagreements(self, counts: NDArray, slack: float = 0) -> Iterator[tuple[Margin, str]]:
-        """Yield pairs of a shared margin and a group on which tables differ by more than a slack, at most three a margin."""
+        """Yield (margin, group) pairs on which tables differ by more than `slack`, at most 3 per margin."""
         for i, other in self.shared:
             shared = self.separator(i, other)
             gap = self.sum_in(i, counts, shared) - self.sum_in(other, counts, shared)

@@ -74,7 +74,7 @@ class RecordTable:
 
 @dataclass(frozen=True)
 class PersonsLink:
-    """The number of persons that households of each kind hold.
+    """A link between two tables: the number of persons in a household of each kind.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class PersonsHeld:
     weights: NDArray[np.int64]
 
     def held(self, households: NDArray) -> NDArray:
-        """Return the numbers of persons `(..., groups)` that tables of households hold."""
+        """Return the numbers of persons `(..., groups)` in households whose counts by kind are given."""
         table = households.reshape(*households.shape[:-1], self.weights.shape[1], -1)
         found = np.einsum("gk,...ks->...gs", self.weights, table)
         return found.reshape(*households.shape[:-1], -1)
@@ -226,7 +226,7 @@ class LinkedTables:
 
     @cached_property
     def demands(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the set of each kind of person, and the least number `(sets, household kinds)` that households hold of each.
+        """Return each person kind's set, and the least number of persons by set and household kind.
 
         Sets are as the links tell persons apart, those with a top code too.
         """
@@ -235,7 +235,7 @@ class LinkedTables:
         return np.max(np.arange(len(order))[:, None] * inside, axis=0), weights
 
     def _apart(self, sets: list[PersonsLink]) -> tuple[list[int], NDArray[np.int64]]:
-        """Return the order of sets from the largest, and the persons of each household kind in each set but no smaller one."""
+        """Return sets, largest first, and persons `(sets, household kinds)` that are in no smaller set."""
         inside = [self.inside(link) for link in sets]
         order = sorted(range(len(sets)), key=lambda i: -inside[i].sum())
         weights = np.stack([sets[i].persons for i in order])

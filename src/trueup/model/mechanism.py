@@ -164,7 +164,7 @@ _ENFORCED = (
 
 
 def _priced(header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> dict[Relation, NoisePart]:
-    """Return the change of a header's counts in one step of each relation; counts that databases share do not change."""
+    """Return a measured table's change in one step of each relation; shared counts do not change."""
     found: dict[Relation, NoisePart] = {}
     for at in RELATIONS:
         kept = shared[at == "replace" and reach.exact]

@@ -117,7 +117,7 @@ class PublishedTable(SpecPart):
         return read_rule(self.law, self.name, by_variance=self.by_row)
 
     def reads_rows_of(self, other: PublishedTable) -> bool:
-        """Return True if both entries describe the same rows of one file, perhaps at different levels."""
+        """Return True if both entries describe the same rows of one file, at equal or different levels."""
         if self.file is None or (self.file, self.sheet) != (other.file, other.sheet):
             return False
         laws = {"name", "level", "law", "codes", "unlisted", "key"}

@@ -1,4 +1,4 @@
-"""Search for the smallest changes through cells that share their sums with no other cell, on few places.
+"""Search, on few places, for the smallest changes of cells that share their sums with no other cell.
 
 **Few places are enough for the norm.** Let a cell sit in place p of the last level, with the places u_0, ..., u_L = p above
 it. Sum a change over all places under u_j that are not under u_{j+1}, for every j at which u_j has a further child, and put the

@@ -102,7 +102,7 @@ class _Stack:
         self.views[COUNTED_UNIT] = []
 
     def _most(self) -> int:
-        """Return the largest number of persons that a household keeps."""
+        """Return the largest number of persons of one household that are counted."""
         held = self.given["privacy"].get("contribution")
         most = held.get("records") if isinstance(held, Mapping) else held
         if isinstance(most, int) and not isinstance(most, bool) and most >= 1:

@@ -1,4 +1,4 @@
-"""Common code of verbs: checks of the given record, and choice of the named method."""
+"""Checks of the records given to public functions, and the choice of a method by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole releases, from spec to folder; in this file progress and timings, and refusals that a ledger counts.
+"""Releases from a spec to a folder; this file has progress, timings, and the counting of refusals.
 
 Whoever runs a spec under a ledger sees which rule failed, and only its keeper sees where. A row number in a message is some 17
 bits of confidential data, for an answer that is counted as one. So what is raised while confidential rows are read is written to
@@ -148,7 +148,7 @@ PRIVATE = ("input", "contribution")
 
 
 def read_under(account: Account, reservation: Reservation, log: Log, read: Callable[[], None]) -> None:
-    """Read confidential rows; if they are refused, count the refusal and reveal only the rule.
+    """Read confidential rows. If they are refused, count the refusal and reveal at most the broken rule.
 
     Raises
     ------

@@ -24,7 +24,7 @@ ALONE = 1000
 
 
 class PlacePart(NamedTuple):
-    """The part `number` of layer `layer`, both counted from 0: one unit of work."""
+    """A part of the places, which is one unit of work; its layer and its number are counted from 0."""
 
     layer: int
     number: int
@@ -60,7 +60,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Cut:
-    """A tree divided into layers, from the top down.
+    """The division of a tree of places into layers, from the top down.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class Cut:
 
 
 def cut_tree(tree: Tree, most: int, workers: int = 1) -> Cut:
-    """Cut a tree into layers of parts that hold no more than `most` places each.
+    """Cut a tree into layers of parts that contain no more than `most` places each.
 
     The boundary levels are those closest to the root that leave subtrees small enough, so that layers are few.
 
@@ -160,7 +160,7 @@ def _fair(places: int, workers: int, least: int) -> int | None:
 
 
 def _first_short(tree: Tree, layers: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Divide a first layer of many places into two, because a single worker works on it."""
+    """Divide the first layer in two if it has many places, because a single worker works on that layer."""
     (top, bottom), *others = layers
     most = max(4 * MIN_UPPER_LAYER_PLACES, tree.sizes[-1] // ALONE)
     short = [

@@ -97,7 +97,7 @@ def _measured(
     population: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Return measured values (q,) of a sample of finest places, and of those larger places that consist of them.
+    """Return measured values (q,) of sampled finest places, and of larger places that are sampled completely.
 
     Of places of which they are some, what was measured is not theirs: their released counts are measured once more.
     """

@@ -1,4 +1,4 @@
-"""The verb explain: say what a spec will do, before any confidential count is read."""
+"""Explanation of what a spec will do, before any confidential count is read."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ def _settled(
 def _in_memory(
     problem: Problem, data: Any, out: Path, account: Account | None, log: Log, *, reconciled: bool = True
 ) -> Whole:
-    """Check everything that can be checked before confidential counts are read; return the run."""
+    """Return a run in one part, after all checks that need no confidential count."""
     method = choose(problem.spec.reconcile, problem.constraints)
     refuse_misfit(method, problem.constraints, problem.headers)
     _make_ready(problem, method if reconciled else None, log)

@@ -48,7 +48,7 @@ REMOVED = ".removed"
 
 @dataclass(frozen=True)
 class Branch:
-    """The public places of a part.
+    """The public places of one part of the tree.
 
     Attributes
     ----------

@@ -283,7 +283,7 @@ def _margin_sums(cells: Cells, level: int, table: NDArray, margin: Margin) -> ND
 def _released_minus_measured(
     cells: Cells, top: int, tables: Mapping[int, NDArray], headers: Sequence[Measured], answers: Answers
 ) -> Gaps:
-    """Return, for every header, the released counts minus the measured ones `(places, groups)`."""
+    """Return, for every measured table, the released minus the measured counts `(places, groups)`."""
     found = []
     for level, measured in enumerate(answers):
         own = [h for h in headers if h.margin.level == cells.tree.levels[level]]
@@ -294,7 +294,7 @@ def _released_minus_measured(
 
 
 def _of_counted(cells: Cells, header: Measured, table: NDArray) -> NDArray:
-    """Return those groups `(places, groups)` of a margin that a header measures."""
+    """Return the columns `(places, groups)` of a margin's table for the groups that were measured."""
     if not header.margin.where:
         return table
     own = header.at(cells).groups
@@ -302,7 +302,7 @@ def _of_counted(cells: Cells, header: Measured, table: NDArray) -> NDArray:
 
 
 def _squares(header: Measured, gap: NDArray) -> dict[str, Any]:
-    """Return the number of counts of a header, and the sum of squared adjustments (counts squared)."""
+    """Return a measured table's number of counts and sum of squared adjustments (counts squared)."""
     squares = float((gap**2.0).sum())
     return {"query": header.query, "level": header.margin.level, "counts": gap.size, "squares": squares}
 
@@ -341,7 +341,7 @@ def _occupied(table: NDArray, first: int = 0) -> Occupied:
 
 
 def _answers(folder: RunFolder, part: PlacePart, branch: Branch) -> list[list[NDArray]]:
-    """Return the measurements `(places, groups)` of a part, as a list by level and header."""
+    """Return a part's measurements: for each level, a list of measured tables `(places, groups)`."""
     cells = folder.cells(branch)
     headers = [h.at(cells) for h in folder.headers_of(part.layer)]
     values = read_measured(folder.measured.path(str(part)), cells, headers, folder.database)

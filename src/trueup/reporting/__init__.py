@@ -1,4 +1,4 @@
-"""The verb report: write one self-contained HTML page about any result of trueup.
+"""Reports: one self-contained HTML page about any result of trueup.
 
 A kind of record is a file that lays out its `Page` and one line in `PAGES`. The report computes
 nothing private: it reads records and imports no verb.

@@ -31,7 +31,7 @@ def problem_of(spec: Spec, choices: Choices) -> Problem:
 
 
 def first_wishes(planner: Planner) -> dict[str, float]:
-    """Return first margins of error by table: 10 counts for totals, 30 for the most detailed table of each level."""
+    """Return the first margins of error: 10 for totals, 30 for the most detailed table of each level."""
     measured = [name for name in planner.free if name in planner.measured]
     detailed = {
         name.partition(" x ")[0]: name for name in sorted(measured, key=lambda name: name.count(" x "))

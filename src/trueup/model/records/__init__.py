@@ -1,1 +1,1 @@
-"""The records that verbs return."""
+"""The records that the functions of trueup return, such as a release or a posterior."""

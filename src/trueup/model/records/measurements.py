@@ -188,7 +188,7 @@ class Measurements(Tabled):
 
     @cached_property
     def value_bounds(self) -> tuple[Bound, ...]:
-        """Return the bounds on true counts that perturbed values imply, one for each header."""
+        """Return the bounds on true counts that perturbed values imply, one for each perturbed table."""
         found = []
         for header, values in zip(self.headers, self.values):
             if header.law.additive:

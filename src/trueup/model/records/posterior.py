@@ -239,7 +239,7 @@ class Posterior(Tabled):
         return {"label": labels, **{k: np.concatenate([p[k] for p in pieces])[:size] for k in pieces[0]}}
 
     def _in_pieces(self, margin: Margin) -> Iterator[NDArray]:
-        """Yield draws of a margin's counts in pieces, to limit memory."""
+        """Yield draws of a margin's counts in blocks, to limit memory."""
         cells, (chains, draws, n) = self.cells, self.draws.shape
         places = max(1, DRAWS_DESCRIBED_AT_ONCE // max(chains * draws * (n // cells.shape[0]), 1))
         if (

@@ -256,7 +256,7 @@ def unreadable_tables(release: Release) -> Iterator[str]:
 
 
 def unreadable_forecast(expected: ExpectedErrors | None, cells: Cells, units: int) -> Iterator[str]:
-    """Yield such sentences before a release, for made-up populations with `units` in all."""
+    """Yield warnings for tables whose margins of error would mostly exceed counts that sum to `units`."""
     if expected is None or not all(attribute.partition for attribute in cells.attributes):
         return
     for margin, classes in expected.tables.items():
@@ -281,7 +281,7 @@ def _large_error_sentences(table: str, share: float, whose: str) -> Iterator[str
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReleasedCounts(ThreeLines):
-    """Released counts without measurements, from which `infer` works if none were published.
+    """Released counts without measurements, which `infer` uses if no measurements were published.
 
     Attributes
     ----------

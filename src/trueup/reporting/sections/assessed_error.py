@@ -185,7 +185,7 @@ class AssessmentView:
         self.names = [method.label for method in record.methods]
 
     def points(self, statistic: str, *, by: str, level: str, units: Sequence[str], about: str | None = None):
-        """Return for each method a list with one point per unit, or None where there is no figure."""
+        """Return for each method one point per class or group in `units`; None where there is no figure."""
         held = self._lookup(statistic, by, level, about)
         return {name: [held.get((name, unit)) for unit in units] for name in self.names}
 
