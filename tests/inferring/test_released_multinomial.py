@@ -233,7 +233,7 @@ def test_released_counts_are_read_by_the_column_of_the_spec_too_and_missing_cell
             {},
             "a multinomial method made them, and the spec names 'tree-equality'",
         ),
-        ({}, {"method": "tree-exact"}, "takes noisy counts"),
+        ({}, {"method": "tree-exact"}, "needs noisy counts"),
         ({"total": "summed"}, {"method": ReleasedMultinomial()}, "total = 'summed'"),
         ({}, {"within": "all=all"}, "split from a count above"),
     ],

@@ -166,7 +166,7 @@ def _with_its_sums(law: LatticeLaw, A: Matrix | None, n: int) -> Matrix:
 
 
 def _headers(constraints: Constraints, each: Sequence[Law]) -> tuple[list[Measured], Integers]:
-    """Return a measured header for each distinct noise law, and the order of the cells in them."""
+    """Return a measured header for each distinct noise law, and the order in which they list the cells."""
     finest, n = constraints.cells.finest, constraints.cells.n
     at: dict[Law, list[int]] = {}
     for i in range(n):

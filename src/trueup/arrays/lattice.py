@@ -55,7 +55,7 @@ def law_keeping(
     norm: Norm = "l1",
     slowest: float = 60.0,
 ) -> LatticeLaw:
-    """Return a law of integer noise v that keeps all sums: `A v = 0`.
+    """Return a law of integer noise v that leaves all sums `A x` unchanged: `A v = 0`.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def law_keeping(
 
 
 def kept_sums(lattice: Lattice) -> scipy.sparse.csr_array:
-    """Return integer rows `(m, n)` that span all sums which are zero on a lattice of noise.
+    """Return integer rows `(m, n)` that span all sums which noise on a lattice keeps.
 
     Examples
     --------

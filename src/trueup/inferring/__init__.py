@@ -236,7 +236,7 @@ def choose_inference(
             return made
         wrong = wrong or SpecError(
             f"method '{kind.name}' cannot be used with the parameters {', '.join(parameters)}: {misfit}",
-            needed="parameters under [infer] that the method takes for these tables",
+            needed="parameters under [infer] that the method supports for these tables",
             remedy="change these parameters, or leave them out",
         )
     if wrong:

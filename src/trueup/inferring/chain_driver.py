@@ -237,7 +237,7 @@ def _short(found: Mapping[str, Any]) -> str:
 
 @dataclass
 class Verdict:
-    """Convergence diagnostics collected table by table, with the verdict whether the run is long enough.
+    """Convergence diagnostics collected table by table, which show whether a run of chains is long enough.
 
     Attributes
     ----------

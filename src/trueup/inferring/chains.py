@@ -213,7 +213,7 @@ class Checkpoint:
                 replace_whole(folder / RUN_FILE, json.dumps({"run": key}), private=True)
         if _record(folder).get("run") != key:
             raise BundleError(
-                f"'{folder}' holds the chains of another run",
+                f"'{folder}' contains the Markov chains of another run",
                 needed="a new folder, or the values, method, number of draws and version of trueup with which the run began",
                 remedy="remove it, or move it away",
             )

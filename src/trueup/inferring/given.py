@@ -116,7 +116,7 @@ def _read_periods(
     entry = dict(measured.spec.infer) if measured.spec else {}
     if "prior" in entry:
         raise SpecError(
-            "the spec names a prior, but periods that are inferred together take the default prior alone",
+            "the spec names a prior, but periods that are inferred together can use only the default prior",
             needed="a spec without a prior",
             remedy="leave out the prior under [infer]; or infer each period alone, and compare them with `trueup change`",
         )
@@ -137,13 +137,13 @@ def values_for(
     if not method.released:
         if isinstance(source, ReleasedCounts):
             raise SpecError(
-                f"method '{method.name}' takes noisy counts, but only released counts are given",
+                f"method '{method.name}' needs noisy counts, but only released counts are given",
                 needed="method 'released-multinomial', or no method",
             )
         return measured.flat
     if not isinstance(source, Release | ReleasedCounts):
         raise SpecError(
-            f"method '{method.name}' takes released counts, but measurements are given",
+            f"method '{method.name}' needs released counts, but measurements are given",
             needed="a release, or a method that works on noisy counts; `trueup methods` lists them",
         )
     if why := method.refuses_release(source.method):

@@ -105,7 +105,7 @@ class AreaTable:
         return cls(column, tuple(names.tolist()), area.reshape(-1), found, tuple(by))
 
     def laid_out(self, cells: Cells, shapes: Shapes) -> Areas:
-        """Return the areas, together with the nodes of the tree of places above their places."""
+        """Return the areas, together with the ancestors of their places in the hierarchy."""
         ancestors = [cells.tree.ancestors(level, level - 1) for level in range(1, len(cells.tree.levels))]
         return Areas.of(shapes, ancestors, self.area, self.leaf)
 

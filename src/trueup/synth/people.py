@@ -101,7 +101,7 @@ class PeopleDomain:
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Return the cell outside group quarters for every combination of the other attributes, flat."""
+        """Return a flat array: the cell outside group quarters of every combination of other attributes."""
         cells = np.arange(prod(self.sizes)).reshape(self.sizes)
         return (cells if self.quarters is None else cells.take(0, self.quarters)).ravel()
 

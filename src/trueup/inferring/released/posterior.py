@@ -1,4 +1,4 @@
-"""Draws of true counts given a multinomial release: independent draws for a mode, else by Markov chains.
+"""Draws of true counts given a multinomial release: independent for a mode, by Markov chains for a draw.
 
 Algorithm 1 with a total drawn given the noisy parts' sum: the likelihood of the true counts.
 The total m was drawn from `p(n - M) eta(n* - M)`, M >= 0, eta being the law of the summed noise and
