@@ -231,7 +231,7 @@ def test_released_counts_are_read_by_the_column_of_the_spec_too_and_missing_cell
         (
             {"method": "tree-equality"},
             {},
-            "a multinomial method made them, and the spec names 'tree-equality'",
+            "released counts alone have no posterior under the method 'tree-equality'",
         ),
         ({}, {"method": "tree-exact"}, "needs noisy counts"),
         ({"total": "summed"}, {"method": ReleasedMultinomial()}, "total = 'summed'"),
