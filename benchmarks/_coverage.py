@@ -228,7 +228,7 @@ def _shares(counts: NDArray, parent: NDArray) -> NDArray[np.float64]:
 
 
 def _of_draws(draws: NDArray, true: NDArray, *released: NDArray) -> NDArray:
-    low, high = interval_of_draws(draws, LEVEL)
+    low, high = interval_of_draws(draws, LEVEL, 0.0)
     mass = ((draws >= low) & (draws <= high)).mean(axis=0)
     return _row((low <= true) & (true <= high), mass, true, [draws.mean(axis=0), *released])
 

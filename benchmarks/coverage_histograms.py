@@ -195,7 +195,7 @@ def _once(scenario: Histograms, law: str, seed: int) -> Iterator[tuple[str, NDAr
 
 
 def _row(draws: NDArray, true: NDArray, released: NDArray) -> NDArray:
-    low, high = interval_of_draws(draws, LEVEL)
+    low, high = interval_of_draws(draws, LEVEL, 0.0)
     held, mass = (low <= true) & (true <= high), ((draws >= low) & (draws <= high)).mean(axis=0)
     squares = (draws.mean(axis=0) - true) ** 2, (released - true) ** 2
     return np.array([held.mean(), mass.mean(), *(s.mean() for s in squares), len(true)])

@@ -230,7 +230,7 @@ class Inferrer:
             return exact.mean, *exact.interval(self.level)
         table = cells.sum(drawn.draws, margin)
         draws = table.reshape(-1, table.shape[-1])
-        return draws.mean(axis=0), *interval_of_draws(draws, self.level)
+        return draws.mean(axis=0), *interval_of_draws(draws, self.level, 0.0)
 
 
 Estimator = Reconciler | Inferrer

@@ -25,8 +25,10 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.nested import nesting
 from trueup.model.records.answer import PosteriorAnswer
 from trueup.model.records.asked import ask_draws
+from trueup.model.records.drawn import floors_of_draws
 from trueup.model.records.places_asked import Names
 from trueup.model.records.posterior import Posterior
+from trueup.model.records.quantity import limits_counts
 from trueup.model.tables import probability_of
 from trueup.planning import AreaTable
 
@@ -140,10 +142,13 @@ def infer_areas(
     each = counts.reshape(chains, draws, cells.shape[0], -1)
     parts = []
     for area in range(len(table.names)):
-        own = each[:, :, table.leaf[table.area == area]].sum(axis=2)
+        inside = each[:, :, table.leaf[table.area == area]]
+        floors = floors_of_draws(inside.reshape(chains, draws, -1)).reshape(1, 1, *inside.shape[2:])
+        own, least = inside.sum(axis=2), floors.sum(axis=2)
         if not cells.is_family:
-            own = marginalise(own, cells.marginal(margin.attributes))
-        parts.append(posterior.describe(own.reshape(chains, draws, -1), level))
+            own, least = (marginalise(each, cells.marginal(margin.attributes)) for each in (own, least))
+        least = np.full(least.size, np.nan) if limits_counts(posterior.spec) else least.ravel()
+        parts.append(posterior.describe(own.reshape(chains, draws, -1), level, least))
     return {
         **labels_of_areas(cells, margin, table),
         **{k: np.concatenate([p[k] for p in parts]) for k in parts[0]},

@@ -212,7 +212,7 @@ def write_drawn_areas(
     folder: Path, areas: WantedAreas, sums: Integers, level: float, *, independent: bool
 ) -> None:
     """Write the table of areas, from draws `(rows, draws)` of the areas' counts."""
-    figures = describe_draws(sums.T[None], level, independent=independent)
+    figures = describe_draws(sums.T[None], level, independent=independent, least=0.0)
     write_parquet(folder / "areas.parquet", labels_of_areas(areas.cells, areas.margin, areas.table) | figures)
 
 

@@ -121,7 +121,7 @@ def _figures(posterior: Posterior, margin: Margin) -> Columns:
         return posterior.figures(margin)
     some = max(1, MAX_DRAWS_SUMMED_AT_ONCE // cells.n)
     sums = [cells.sum(draws[i : i + some], margin).astype(np.int32) for i in range(0, len(draws), some)]
-    return posterior.describe(np.concatenate(sums)[None], posterior.level)
+    return posterior.describe(np.concatenate(sums)[None], posterior.level, 0.0)
 
 
 def _files(

@@ -377,7 +377,7 @@ def _asked(old: Record, new: Record, question: str, level: float, beside: str) -
     many = min(len(before), len(after))
     before, after = (np.asarray(each[:many], float) for each in (before, after))
     found = described_where_defined(
-        (after - before)[None], lambda held: describe_draws(held, level, independent=True)
+        (after - before)[None], lambda held, _: describe_draws(held, level, independent=True)
     )
     figures = {
         "before": np.ma.masked_invalid(before).mean(axis=0).filled(np.nan),

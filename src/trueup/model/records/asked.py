@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from trueup.errors import SpecError, TrueupError
+from trueup.model.records.drawn import floors_of_draws
 from trueup.model.records.places_asked import Count, Names
 from trueup.model.records.quantity import quotients
 
@@ -50,6 +51,18 @@ _COMBINED: dict[type, Callable] = {
 }
 
 
+def _no_limit(left: NDArray, right: NDArray) -> NDArray:
+    return np.full(np.broadcast_shapes(left.shape, right.shape), np.nan)
+
+
+_LEAST: dict[Callable, Callable[[NDArray, NDArray], NDArray]] = {
+    _COMBINED[ast.Add]: operator.add,
+    _COMBINED[ast.Mult]: lambda left, right: np.where((left >= 0) & (right >= 0), left * right, np.nan),
+    _COMBINED[ast.Div]: lambda left, right: np.where((left == 0) & (right >= 0), 0.0, np.nan),
+}
+"""Lower limits of sums, products and ratios from those of their sides; a ratio may be 0 where its numerator may be."""
+
+
 @dataclass(frozen=True, eq=False)
 class AskedDraws:
     """The values that a question has in each draw, for one quantity or for each place.
@@ -62,12 +75,15 @@ class AskedDraws:
         The level whose `k` places are asked about one by one, and their labels; None where the answer is one quantity.
     event
         True if the question is a comparison, which holds in a draw or does not.
+    least
+        `(k,)` lower limits of the values, NaN where none is known.
     """
 
     draws: NDArray
     level: str | None = None
     names: tuple[str, ...] | None = None
     event: bool = False
+    least: NDArray = field(default_factory=lambda: np.full(1, np.nan))
 
     def with_other(self, other: AskedDraws, combine: Callable) -> AskedDraws:
         """Combine two answers draw by draw; a single quantity is combined with each place of the other."""
@@ -79,7 +95,8 @@ class AskedDraws:
             )
         about = self if self.names is not None else other
         left, right = np.broadcast_arrays(self.draws, other.draws)
-        return AskedDraws(combine(left, right), about.level, about.names)
+        least = _LEAST.get(combine, _no_limit)(self.least, other.least)
+        return AskedDraws(combine(left, right), about.level, about.names, least=least)
 
 
 def ask_draws(question: str, names: Names, draws: NDArray) -> AskedDraws:
@@ -190,20 +207,30 @@ class _Reader:
         tree = self.names.cells.tree
         holder = tree.ancestors(tree.level(finer), tree.level(str(asked.level)))
         names = tuple(tree.labels(finer))
-        return AskedDraws(asked.draws[..., holder], finer, names)
+        return AskedDraws(asked.draws[..., holder], finer, names, least=asked.least[holder])
 
     def _number(self, number: float) -> AskedDraws:
         if not abs(number) < 2**53:
             raise self._error("holds a number beyond 2^53")
         if number and abs(number) < 2**-53:
             raise self._error("holds a number that is nearer to 0 than 2^-53")
-        return AskedDraws(np.full((1, 1, 1), number))
+        return AskedDraws(np.full((1, 1, 1), number), least=np.full(1, float(number)))
 
     def _counted(self, count: Count) -> AskedDraws:
-        found = count.draws(self.names.cells, self.draws)
-        return (
-            AskedDraws(found) if count.single else AskedDraws(found, count.places.level, count.places.names)
-        )
+        found, least = count.draws(self.names.cells, self.draws), self._least(count)
+        if count.single:
+            return AskedDraws(found, least=least)
+        return AskedDraws(found, count.places.level, count.places.names, least=least)
+
+    def _least(self, count: Count) -> NDArray:
+        """Return the sums `(k,)` of the floors of a count's cells; zeros where draws are in files."""
+        if self._floors is None:
+            return np.zeros(len(count.places.names))
+        return count.draws(self.names.cells, self._floors)[0, 0].astype(float)
+
+    @cached_property
+    def _floors(self) -> NDArray | None:
+        return floors_of_draws(self.draws)[None, None] if isinstance(self.draws, np.ndarray) else None
 
     def _rank(self, node: ast.expr) -> AskedDraws:
         """Return the rank of one place, or of every place, within its level by any quantity; rank 1 is the largest."""
@@ -212,14 +239,15 @@ class _Reader:
             if count.single:
                 every = count.draws(self.names.cells, self.draws, count.within)
                 at = count.within.names.index(count.places.names[0])
-                return AskedDraws(1 + (every > every[..., [at]]).sum(axis=2, keepdims=True))
+                ranks = 1 + (every > every[..., [at]]).sum(axis=2, keepdims=True)
+                return AskedDraws(ranks, least=np.ones(1))
         found = self._value(node)
         if found.names is None:
             raise self._error("ranks a quantity that is not of each place of a level")
         if np.isnan(found.draws).any():
             raise self._error("ranks a ratio whose denominator may be 0")
         ranks = rankdata(-found.draws, method="min", axis=2).astype(np.int64)
-        return AskedDraws(ranks, found.level, found.names)
+        return AskedDraws(ranks, found.level, found.names, least=np.ones(ranks.shape[2]))
 
 
 def _name(node: ast.expr) -> str | None:

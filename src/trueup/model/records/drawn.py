@@ -52,29 +52,49 @@ def shorter_ends(
     return np.where(shorter, least, low), np.where(shorter, upper, high)
 
 
-def interval_of_draws(draws: NDArray, level: float | str) -> tuple[NDArray, NDArray]:
+def interval_of_draws(
+    draws: NDArray, level: float | str, least: ArrayLike = np.nan
+) -> tuple[NDArray, NDArray]:
     """Return the ends `(...)` of an interval that contains at least the share `level` of draws `(draws, ...)`.
+
+    `least` is a lower limit of the quantity, NaN if none is known; see `ends_of_sorted`.
 
     Examples
     --------
-    >>> [float(end) for end in interval_of_draws(np.arange(1, 101), 0.9)]
+    >>> [float(end) for end in interval_of_draws(np.arange(1, 101), 0.9, least=0)]
     [5.0, 95.0]
-    >>> [float(end) for end in interval_of_draws(np.arange(100) ** 2, 0.9)]
-    [0.0, 7921.0]
+    >>> [float(end) for end in interval_of_draws(1 + np.arange(100) ** 2, 0.9, least=0)]
+    [0.0, 7922.0]
     """
-    return ends_of_sorted(np.sort(draws, axis=0), probability_of(level))
+    return ends_of_sorted(np.sort(draws, axis=0), probability_of(level), least)
 
 
-def ends_of_sorted(draws: NDArray, level: float) -> tuple[NDArray, NDArray]:
+def ends_of_sorted(draws: NDArray, level: float, least: ArrayLike = np.nan) -> tuple[NDArray, NDArray]:
     """Return the ends of `interval_of_draws` for draws that are sorted along the first axis.
 
-    The least possible value is the smallest draw; or 0, where draws get down to it: were 0 possible and small values about
-    equally likely, the smallest draw would be about a twentieth of the 21st smallest, and above a fifth of it once in 90 cases.
+    The interval starts at the smallest draw; or at the lower limit, where draws get down to it: were it possible and values near
+    it about equally likely, the smallest draw would exceed it by about a twentieth of what the 21st smallest does, and by more
+    than a fifth of that once in 90 cases.
     """
     first, count = draws[0], len(draws)
-    near = (first >= 0) & (NEARER * first <= draws[min(LOWEST, count // 10)])
-    least = np.where(near, 0, first)
-    return shorter_ends(lambda p: draws[quantile_at(count, p)], least, level)
+    above = first - np.asarray(least, float)
+    near = (above >= 0) & (NEARER * above <= draws[min(LOWEST, count // 10)] - np.asarray(least, float))
+    return shorter_ends(lambda p: draws[quantile_at(count, p)], np.where(near, least, first), level)
+
+
+def floors_of_draws(draws: NDArray) -> NDArray:
+    """Return the smallest of each count's draws `(chains, draws, n)`, or 0 for counts that may be 0 by their draws.
+
+    Sums of counts are at least the sum of their floors. A count that is known, or is known to lie in a narrow range, has a floor;
+    one whose smallest draw is below a fifth of its mean has none.
+
+    Examples
+    --------
+    >>> floors_of_draws(np.array([[[7, 1, 5], [7, 30, 9]]])).tolist()
+    [7, 0, 5]
+    """
+    smallest = draws.min(axis=(0, 1))
+    return np.where(NEARER * smallest >= draws.mean(axis=(0, 1)), np.maximum(smallest, 0), 0)
 
 
 def quantile_at(count: int, probability: float) -> int:

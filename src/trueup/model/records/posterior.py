@@ -13,18 +13,20 @@ from itertools import islice, product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import SpecError, load_extra
 from trueup.kernel.histogram import marginalise
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear, parse_sum
-from trueup.model.records.drawn import Columns, Conflict, Drawn, Reals
+from trueup.model.records.drawn import Columns, Conflict, Drawn, Reals, floors_of_draws
 from trueup.model.records.quantity import (
     Quantity,
     Ratio,
     describe_draws,
     described_where_defined,
+    least_counts,
+    limits_counts,
     noisy_ratio,
     quotients,
     ratio_weights,
@@ -208,10 +210,11 @@ class Posterior(Tabled):
         """
         times = places_of_area(self.cells, places)
         if self.cells.is_family:
-            own = [self._counted(f"{level}={place}") for level, place in listed_places(places)]
-            return Quantity(area_name(places), np.sum(own, axis=0))
-        draws = self.draws.reshape(*self.draws.shape[:2], len(times), -1)
-        return Quantity(area_name(places), draws[:, :, times].sum(axis=(2, 3)))
+            own = [self._counted(f"{level}={place}", self.draws) for level, place in listed_places(places)]
+            return Quantity(area_name(places), np.sum(own, axis=0), 0.0)
+        draws = self.draws.reshape(*self.draws.shape[:2], len(times), -1)[:, :, times]
+        least = np.nan if limits_counts(self.spec) else float(floors_of_draws(draws.sum(axis=3)).sum())
+        return Quantity(area_name(places), draws.sum(axis=(2, 3)), least)
 
     def summary(
         self, margin: Margin | str | None = None, level: float | str | None = None, rows: int | None = None
@@ -231,8 +234,10 @@ class Posterior(Tabled):
         if (exact := self.drawn.marginals.get(margin)) is not None:
             return {"label": labels, **{k: v[:size] for k, v in exact.describe(level).items()}}
         pieces, done = [], 0
+        least = least_counts(self.cells, margin, self.spec, self.sums, self._floors)
         for draws in self._in_pieces(margin):
-            pieces.append(self.describe(draws[:, :, : max(size - done, 1)], level))
+            some = draws[:, :, : max(size - done, 1)]
+            pieces.append(self.describe(some, level, least[done : done + some.shape[2]]))
             done += draws.shape[2]
             if done >= size:
                 break
@@ -255,11 +260,17 @@ class Posterior(Tabled):
             own = marginalise(table[:, :, i : i + places], cells.marginal(margin.attributes))
             yield own.reshape(chains, draws, -1)
 
-    def describe(self, draws: NDArray, level: float) -> Columns:
-        """Return the columns of `summary` except the labels, for draws `(chains, draws, k)` of any quantities."""
-        return describe_draws(
-            draws, level, independent=self.drawn.independent, ranked=self.draws.size <= RANKED_COUNTS
-        )
+    def describe(self, draws: NDArray, level: float, least: ArrayLike = np.nan) -> Columns:
+        """Return the columns of `summary` except the labels, for draws `(chains, draws, k)` of any quantities.
+
+        `least` is a lower limit of each, NaN if none is known.
+        """
+        ranked = self.draws.size <= RANKED_COUNTS
+        return describe_draws(draws, level, independent=self.drawn.independent, ranked=ranked, least=least)
+
+    @cached_property
+    def _floors(self) -> dict[Margin, NDArray]:
+        return {}
 
     def quantity(self, expression: str) -> Quantity:
         """Return draws of a linear sum of counts, which the expression names by their labels.
@@ -272,7 +283,8 @@ class Posterior(Tabled):
         SpecError
             If a label is unknown or the expression is not linear.
         """
-        return Quantity(expression, self._combine(parse_sum(expression)))
+        terms = parse_sum(expression)
+        return Quantity(expression, self._combine(terms, self.draws), self._least(terms))
 
     def ratio(self, numerator: str, denominator: str) -> Quantity:
         """Return draws of the ratio (or share) of two sums; NaN where the denominator is 0, see `Quantity.undefined`.
@@ -282,7 +294,8 @@ class Posterior(Tabled):
         `posterior.ratio("a", "a + b")` is the share of `a`.
         """
         above, below = self.quantity(numerator), self.quantity(denominator)
-        return Quantity(f"({numerator}) / ({denominator})", quotients(above.draws, below.draws))
+        least = above.least if above.least == 0 else np.nan
+        return Quantity(f"({numerator}) / ({denominator})", quotients(above.draws, below.draws), least)
 
     def probability(self, event: str) -> float:
         """Return the probability of a linear comparison, such as `'01/001' >= '01/003' + 1`.
@@ -293,7 +306,7 @@ class Posterior(Tabled):
             If a label is unknown or the event is not one comparison with `==`, `<=` or `>=`.
         """
         row = parse_linear(event)
-        left, bound = self._combine(row.coefficients), float(row.bound)
+        left, bound = self._combine(row.coefficients, self.draws), float(row.bound)
         holds = {"==": left == bound, "<=": left <= bound, ">=": left >= bound}[row.sense]
         return float(np.mean(holds))
 
@@ -303,21 +316,27 @@ class Posterior(Tabled):
         self.cells.tree.level(level)  # refuses one that is not declared
         group = self._labels.group(margin, label)
         table = self.sums(margin)
-        return Quantity(f"rank of {label}", 1 + (table > table[..., [group]]).sum(axis=-1))
+        return Quantity(f"rank of {label}", 1 + (table > table[..., [group]]).sum(axis=-1), 1.0)
 
     @cached_property
     def _labels(self) -> Labels:
         return Labels.of(self.cells, self.drawn.marginals)
 
-    def _combine(self, terms: Mapping[str, Fraction]) -> NDArray:
-        """Return draws `(chains, draws)` of a linear combination of labelled counts."""
+    def _least(self, terms: Mapping[str, Fraction]) -> float:
+        """Return the lower limit of a sum of counts, NaN if a count is subtracted or the spec limits counts from below."""
+        if min(terms.values(), default=0) < 0 or limits_counts(self.spec):
+            return np.nan
+        return float(self._combine(terms, floors_of_draws(self.draws)[None, None]).sum())
+
+    def _combine(self, terms: Mapping[str, Fraction], draws: NDArray) -> NDArray:
+        """Return a linear combination of labelled counts `(chains, draws)`, from draws `(chains, draws, n)` of the cells."""
         total: NDArray | float = 0.0
         for name, coefficient in terms.items():
-            part = self._counted(name)
+            part = self._counted(name, draws)
             total = total + (int(coefficient) if coefficient.denominator == 1 else float(coefficient)) * part
         return np.asarray(total)
 
-    def _counted(self, name: str) -> NDArray:
+    def _counted(self, name: str, draws: NDArray) -> NDArray:
         """Return draws `(chains, draws)` of one count, given its label or a name as in questions."""
         if name not in self._labels.found:
             from trueup.model.records.places_asked import Names
@@ -328,10 +347,10 @@ class Posterior(Tabled):
                     f"'{name}' stands for every place of a level",
                     needed="one place; `trueup.ask` answers for every place",
                 )
-            return count.draws(self.cells, self.draws)[..., 0]
+            return count.draws(self.cells, draws)[..., 0]
         margin, group = self._labels.found[name]
         whole = self.cells.finest_tables == (margin,)  # whose draws need no summing
-        return (self.draws if whole else self.sums(margin))[..., group]
+        return (draws if whole else self.cells.sum(draws, margin))[..., group]
 
     def ratio_summary(self, level: float | str | None = None, rows: int | None = None) -> Columns:
         """Return figures of every declared ratio at every reported place: the posterior, the noisy ratio and its Fieller set.
@@ -365,13 +384,18 @@ class Posterior(Tabled):
     def _ratios_at(self, name: str, values: NDArray, ratio: Ratio, level: float) -> Columns:
         weights = above, below, whole = ratio_weights(self.cells, ratio)
         draws, places = quotients(values @ above, values @ below + whole), values.shape[2]
+        least = (
+            np.nan
+            if limits_counts(self.spec) or (above < 0).any() or floors_of_draws(values @ above).any()
+            else 0.0
+        )
         return {
             "place": np.array(self.cells.tree.labels(name)),
             "level": np.full(places, name),
             "quantity": np.full(places, ratio.name),
             **(noisy_ratio(self.cells, self.noisy, weights, name, level) if self.noisy else {}),
             "denominator_zero": np.isnan(draws).mean(axis=(0, 1)),
-            **described_where_defined(draws, lambda known: self.describe(known, level)),
+            **described_where_defined(draws, lambda known, least: self.describe(known, level, least), least),
         }
 
     def to_xarray(

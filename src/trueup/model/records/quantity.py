@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from trueup.digits import ThreeLines, to_figure
-from trueup.model.cells import Cells
+from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import name_mask
 from trueup.model.linear import parse_sum
-from trueup.model.records.drawn import Columns, Reals, ends_of_sorted, interval_of_draws, quantile_at
+from trueup.model.records.drawn import (
+    Columns,
+    Reals,
+    ends_of_sorted,
+    floors_of_draws,
+    interval_of_draws,
+    quantile_at,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,6 +38,8 @@ class Quantity(ThreeLines):
         The quantity in the user's words.
     draws
         `(chains, draws)` values, NaN where undefined.
+    least
+        A lower limit of the quantity, NaN if none is known.
 
     Examples
     --------
@@ -47,6 +57,7 @@ class Quantity(ThreeLines):
 
     name: str
     draws: NDArray
+    least: float = np.nan
 
     def _lines(self) -> tuple[str, str, str]:
         low, high, _ = self.interval()
@@ -84,7 +95,7 @@ class Quantity(ThreeLines):
 
     def interval(self, level: float | str = 0.9) -> tuple[float, float, float]:
         """Return the ends of an interval and the share of draws inside it; see `interval_of_draws`."""
-        low, high = interval_of_draws(self._known, level)
+        low, high = interval_of_draws(self._known, level, self.least)
         return float(low), float(high), self._share((self._known >= low) & (self._known <= high))
 
     def probability(self, *, below: float = np.inf, above: float = -np.inf) -> float:
@@ -112,7 +123,9 @@ def quotients(above: NDArray, below: NDArray) -> Reals:
     return np.divide(above, below, out=np.full(np.shape(below), np.nan), where=np.asarray(below) != 0)
 
 
-def describe_draws(draws: NDArray, level: float, *, independent: bool, ranked: bool = True) -> Columns:
+def describe_draws(
+    draws: NDArray, level: float, *, independent: bool, ranked: bool = True, least: ArrayLike = np.nan
+) -> Columns:
     """Return figures of draws `(chains, draws, k)` of `k` quantities as columns: mean, sd, interval and diagnostics.
 
     Parameters
@@ -123,6 +136,8 @@ def describe_draws(draws: NDArray, level: float, *, independent: bool, ranked: b
         True if draws are independent; otherwise they are Markov chains, whose effective sizes are estimated.
     ranked
         True if effective sizes are estimated by ranks; else they are from means of batches, which takes less memory.
+    least
+        Lower limits `(k,)` of the quantities, NaN if none is known; see `ends_of_sorted`.
 
     Returns
     -------
@@ -130,14 +145,14 @@ def describe_draws(draws: NDArray, level: float, *, independent: bool, ranked: b
 
     Examples
     --------
-    >>> found = describe_draws(np.arange(1, 101).reshape(1, 100, 1), 0.9, independent=True)
+    >>> found = describe_draws(np.arange(1, 101).reshape(1, 100, 1), 0.9, independent=True, least=0)
     >>> [float(found[name][0]) for name in ("mean", "low", "high", "mass")]
     [50.5, 5.0, 95.0, 0.91]
     >>> float(describe_draws(np.full((1, 9, 1), 10 / 17), 0.9, independent=True)["sd"][0])
     0.0
     """
     flat = np.sort(np.ascontiguousarray(draws.reshape(-1, draws.shape[-1]).T), axis=1, kind="stable")
-    low, high = ends_of_sorted(flat.T, level)
+    low, high = ends_of_sorted(flat.T, level, least)
     r_hat, ess = _diagnostics(draws, independent, ranked)
     same = flat[:, 0] == flat[:, -1]  # whose sums of fractions would differ by a rounding error
     sd = np.where(same, 0.0, flat.std(axis=1))
@@ -162,14 +177,20 @@ def _diagnostics(draws: NDArray, independent: bool, ranked: bool) -> tuple[Reals
     return diagnose(draws) if ranked else diagnose_means(draws)
 
 
-def described_where_defined(draws: NDArray, describe: Callable[[NDArray], Columns]) -> Columns:
-    """Return figures of draws `(chains, draws, k)` as columns, each from the draws that are not NaN."""
-    gaps = np.isnan(draws)
-    columns = describe(np.where(gaps, 0.0, draws))
+def described_where_defined(
+    draws: NDArray, describe: Callable[[NDArray, Any], Columns], least: ArrayLike = np.nan
+) -> Columns:
+    """Return figures of draws `(chains, draws, k)` with lower limits `least` `(k,)`, each from the draws that are not NaN."""
+    gaps, limits = np.isnan(draws), np.broadcast_to(least, draws.shape[-1:])
+    columns = describe(np.where(gaps, 0.0, draws), limits)
     for k in np.flatnonzero(gaps.any(axis=(0, 1))):
         known = [chain[~gap] for chain, gap in zip(draws[..., k], gaps[..., k])]
         shortest = min(map(len, known))
-        own = describe(np.array([chain[:shortest] for chain in known])[..., None]) if shortest else {}
+        own = (
+            describe(np.array([chain[:shortest] for chain in known])[..., None], limits[k])
+            if shortest
+            else {}
+        )
         for name, column in columns.items():
             column[k] = own[name][0] if shortest else np.nan
     return columns
@@ -217,3 +238,50 @@ def noisy_ratio(
     kind, low, high = fieller(num, den, spread, float(ndtri(0.5 + level / 2)))
     with np.errstate(divide="ignore", invalid="ignore"):
         return {"noisy": num / den, "fieller": kind, "fieller_low": low, "fieller_high": high}
+
+
+def least_counts(
+    cells: Cells, margin: Margin, spec: Any, sums: Callable[[Margin], NDArray], floors: dict[Margin, NDArray]
+) -> Reals:
+    """Return a lower limit of each count `(groups,)` of a margin, NaN if the spec limits counts in ways not looked into.
+
+    A count is at least 0, and at least the floors of its parts: of the finest cells, of the same table at lower levels, and of
+    the full table at its own level.
+
+    Parameters
+    ----------
+    spec
+        The spec, or None.
+    sums
+        Returns draws `(chains, draws, groups)` of a margin's counts.
+    floors
+        The floors that were computed before, by margin; new ones are added.
+    """
+    least = np.zeros(cells.size(margin))
+    if limits_counts(spec):
+        return np.full(least.size, np.nan)
+    for part in _parts(cells, margin):
+        if part not in floors:
+            floors[part] = floors_of_draws(sums(part))
+        if floors[part].any():
+            own = np.bincount(cells.groups(part, margin), floors[part], least.size)
+            least = np.maximum(least, own)
+    return least
+
+
+def limits_counts(spec: Any) -> bool:
+    """Return True if a spec may limit counts from below: by bounds, or by published values that are not noisy numbers."""
+    if spec is None:
+        return False
+    bounded = any(bound.lower is not None for bound in spec.constraints.bounds)
+    return bounded or any(not part.rule.noisy or part.codes for part in getattr(spec, "published", ()))
+
+
+def _parts(cells: Cells, margin: Margin) -> Iterator[Margin]:
+    """Yield finer tables of which a margin's counts are sums."""
+    levels = cells.tree.levels
+    below = [Margin(level, margin.attributes) for level in levels[levels.index(margin.level) + 1 :]]
+    full = () if cells.is_family else (Margin(margin.level, cells.finest.attributes), *below)
+    for part in dict.fromkeys((*cells.finest_tables, *full)):
+        if part != margin and cells.contains(margin, part):
+            yield part
