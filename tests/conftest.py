@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import zlib
 from pathlib import Path
 
@@ -44,6 +45,20 @@ class ManualFirst(LoadFileScheduling):
         chosen = pages[0] if pages else next(reversed(self.workqueue)) if last else next(iter(self.workqueue))
         self.workqueue.move_to_end(chosen, last=False)
         super()._assign_work_unit(node)
+
+
+MEMORY_FOLDER, MIN_FREE_BYTES = "/dev/shm", 4 << 30
+"""A folder in memory, and the room that it must have: a run of all tests leaves 100 MB."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep temporary files in memory where there is room: thousands of ledgers and bundles wait for a disk else.
+
+    No test needs more of a disk than that a killed process leaves what it wrote.
+    """
+    usable = "TMPDIR" not in os.environ and os.access(MEMORY_FOLDER, os.W_OK)
+    if usable and shutil.disk_usage(MEMORY_FOLDER).free > MIN_FREE_BYTES:
+        os.environ["TMPDIR"] = MEMORY_FOLDER
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log) -> ManualFirst | None:
