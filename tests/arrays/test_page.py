@@ -44,6 +44,7 @@ def test_every_name_is_there_and_on_the_page():
         trueup.arrays.nothing_such  # noqa: B018
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("part", "use"),
     [

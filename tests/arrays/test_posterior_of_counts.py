@@ -43,6 +43,7 @@ def tables():
     )
 
 
+@pytest.mark.thorough
 def test_chains_have_the_means_of_all_tables(rng, tables):
     """Of each cell within six standard errors; without the sums, or without the bounds, they are far off."""
     found = posterior_of_counts(NOISY, LAW, A=THREE, draws=4000, rng=rng)

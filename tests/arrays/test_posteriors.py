@@ -146,6 +146,7 @@ def test_continuous_noise_has_the_mean_of_a_truncated_law(rng):
     assert drawn.mean() == pytest.approx(3, abs=6 * drawn.std() / 316)
 
 
+@pytest.mark.thorough
 def test_chains_take_over_where_hardly_a_proposal_is_accepted(rng):
     """Twelve counts that fall, known to rise: all but equal, about their mean."""
     rising = (np.eye(12, k=1) - np.eye(12))[:-1]

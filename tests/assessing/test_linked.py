@@ -22,6 +22,7 @@ def given(rng):
     return spec, linked_tables.population(rng, 60), linked_tables.PLACES
 
 
+@pytest.mark.thorough
 def test_ratios_and_both_tables_are_told_apart(given, held):
     found = assess(*given, replicates=40)
     every = every_replicate(held["simulation"], held["blocks"], number=0)

@@ -384,6 +384,7 @@ def _run(executor, folder: Path, people: pandas.DataFrame) -> None:
         pipeline.release(*given, geography=folder / "places.csv", executor=executor)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["memory", "parts", pytest.param("spark", marks=pytest.mark.slow)])
 def test_what_was_dropped_and_the_key_stay_internal(tmp_path, rng, request, engine):
     """On Spark equal records of a unit are counted where they live."""

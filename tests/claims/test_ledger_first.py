@@ -72,6 +72,7 @@ def test_data_are_read_after_the_loss_is_reserved_and_noise_drawn_after_that_is_
     assert len(order) > 1
 
 
+@pytest.mark.thorough
 def test_by_parts_too(tmp_path, monkeypatch):
     ledger = Ledger.create(str(tmp_path / "ledger.db"))
     ledger.init("small", {"rho": "1"}, terms=TERMS)
@@ -223,6 +224,7 @@ def test_a_key_draws_once_and_is_bound_to_its_spec(account, tmp_path):
     assert actions(account) == before
 
 
+@pytest.mark.thorough
 def test_a_run_by_parts_that_was_returned_goes_on_and_is_charged_once(tmp_path, monkeypatch):
     ledger = Ledger.create(str(tmp_path / "ledger.db"))
     ledger.init("small", {"rho": "1"}, terms=TERMS)

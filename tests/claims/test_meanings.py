@@ -415,6 +415,7 @@ def digests(spec, cells):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "least"),
     [

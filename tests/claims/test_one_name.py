@@ -81,6 +81,7 @@ def test_a_link_made_while_the_ledger_is_used_stops_both_names(ledger, tmp_path)
         reserve(held, "1/100")
 
 
+@pytest.mark.thorough
 def test_symbolic_links_and_mounted_folders_are_the_same_name(ledger, tmp_path):
     (tmp_path / "link.db").symlink_to(ledger)
     (tmp_path / "folder").symlink_to(ledger.parent)

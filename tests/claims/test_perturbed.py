@@ -45,6 +45,7 @@ def skewed(rng, cells):
     return rng.poisson(rng.gamma(0.5, 12, cells.n))
 
 
+@pytest.mark.thorough
 def test_intervals_hold_what_they_claim_and_of_another_law_they_do_not(rng):
     cells = star(2000)
     counts = skewed(rng, cells)

@@ -106,6 +106,7 @@ SOME = [1, 6]
 SEEDS = [pytest.param(s, marks=() if s in SOME else pytest.mark.slow) for s in range(14)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 def test_chains_without_proof_never_say_that_they_converged(seed, monkeypatch, tmp_path):
     leave_a_cell_alone(monkeypatch, seed, claimed=False)
@@ -121,6 +122,7 @@ def test_chains_without_proof_never_say_that_they_converged(seed, monkeypatch, t
     assert "not known" in manifest["draws"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SOME)
 def test_a_false_proof_is_a_false_statement(seed, monkeypatch):
     """Diagnostics see nothing of a missing part: with a false proof, chains that lack one are said to have converged."""
@@ -130,6 +132,7 @@ def test_a_false_proof_is_a_false_statement(seed, monkeypatch):
     assert missing(posterior, weighed, cell) > 0.1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 def test_chains_with_proof_miss_nothing(seed):
     posterior, weighed = chains_alone(seed)

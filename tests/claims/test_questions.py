@@ -174,6 +174,7 @@ def test_another_spelling_of_a_column_is_another_question_of_the_same_topic(tmp_
     assert len(analyst.state.shown["demo"].counted) == 2, "the column, and that each cell has one row"
 
 
+@pytest.mark.thorough
 def test_listed_rules_cost_nothing(tmp_path):
     spec = tmp_path / "listed.toml"
     spec.write_text(SPEC.format(more=RULE.format(guess=9999)))

@@ -306,6 +306,7 @@ STRATEGIES = [
 ][:20]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "column", "how"),
     [

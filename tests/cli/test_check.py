@@ -73,6 +73,7 @@ def test_fractions_under_a_method_of_whole_numbers_fail(tmp_path):
     assert "FAIL all counts are whole numbers: county" in done.stdout
 
 
+@pytest.mark.thorough
 def test_a_continuous_release_keeps_rules_and_invariants_to_within_its_accuracy(tmp_path):
     spec, table = write_areas(tmp_path, spec=RULES, table=RULES_TABLE)
     done = run("release", spec, "--data", table, "--out", tmp_path / "out", "--json")

@@ -123,6 +123,7 @@ class Counted(LocalPool):
             yield at, answer
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_killed_goes_on(large, tmp_path, monkeypatch):
     measured, posterior = large
     monkeypatch.setattr(by_parts, "MOST_ROWS", 5 * DRAWS)
@@ -187,6 +188,7 @@ def test_memory_and_work_are_predicted_from_the_sizes(large):
     assert more.memory > one.memory
 
 
+@pytest.mark.thorough
 def test_a_posterior_by_parts_is_read_and_asked(large, tmp_path, monkeypatch):
     """Answers are those of memory; of files that hold none of the places, counts are not read."""
     monkeypatch.setattr(by_parts, "MOST_ROWS", 5 * DRAWS)

@@ -43,6 +43,7 @@ def written(measured, out, executor=None, **more):
     return infer_by_parts(measured, out, executor or LocalPool(1), **{"draws": DRAWS, **more})
 
 
+@pytest.mark.thorough
 def test_draws_agree_and_areas_are_their_sums(measured, tmp_path):
     table = pd.DataFrame({"area": ["x", "x", "y"], **{k: CLINICS[k].iloc[[0, 13, 5]] for k in CLINICS}})
     areas = AreaTable.read(table, "area", measured.cells, ("month",))
@@ -80,6 +81,7 @@ def test_spark_gives_equal_draws_though_an_executor_is_killed(measured, tmp_path
     assert killed["files"] == whole["files"]
 
 
+@pytest.mark.thorough
 def test_zeros_and_invariants_are_kept(tmp_path, rng):
     rules = {
         "invariants": [{"level": "region"}, {"level": "clinic"}],

@@ -363,6 +363,7 @@ def test_a_public_column_may_hold_fractions_and_goes_with_the_bundle(tmp_path):
             Problem.of(parse_spec(text), places.assign(rain=column))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("bound", "total"), [({"upper": 11}, 784), ({"lower": 3}, 672)])
 def test_a_total_is_flat_given_bounds_of_places(bound, total, rng, monkeypatch):
     """A total measured with noise of 100, counties with noise of 1,000: undivided, bounds move it by more than a deviation."""

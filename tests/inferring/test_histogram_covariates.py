@@ -52,6 +52,7 @@ def around(z, slope, families):
     return np.concatenate(out)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_small_problems_agree_with_all_tables_listed(rate, rng):
     middles, a, kappa = (1, 2), 0.8, 5.0
@@ -112,6 +113,7 @@ def test_weights_and_slopes_are_those_of_trees_and_their_density_is_as_written_o
     assert values == pytest.approx(np.zeros(3), abs=1e-9)
 
 
+@pytest.mark.thorough
 def test_which_places_are_inhabited_is_drawn_by_their_weights(rng):
     """Two of four places are empty: four sets, against their probabilities; those of equal weights are others."""
     cells = Cells(

@@ -235,6 +235,7 @@ def test_a_machine_too_slow_for_any_chains_is_refused_with_figures(rng, monkeypa
         infer(record, spec=constraints_of(cells, laws), minutes=1)
 
 
+@pytest.mark.thorough
 def test_a_processor_that_compiles_does_not_spend_the_time_of_chains(rng, monkeypatch):
     # Kernels are made ready by the first sweeps, which cost most of a minute where none are kept from before.
     cells, laws, record = blocks(rng)
@@ -335,6 +336,7 @@ def test_chains_start_where_the_finest_cells_were_not_measured(rng):
         assert np.abs(means - cells.sum(truth, margin)).max() < 15
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("exact", [(), (Margin("tract", ("race",)),)])
 def test_upper_bounds_hold_and_bind(exact, rng):
     """Places hold 9 at most where noise says more, whatever is exact above them."""
@@ -371,6 +373,7 @@ def test_an_interruption_ends_all_chains(rng):
     assert threading.active_count() < 10
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tier", ["approximate", pytest.param("chains", marks=pytest.mark.thorough)])
 def test_a_run_that_is_stopped_goes_on_from_its_checkpoints_as_if_it_had_not_been(
     tier, rng, monkeypatch, tmp_path
@@ -533,6 +536,7 @@ def test_no_step_is_left_out_where_most_places_are_empty(rng):
     assert walk.left_out == [0]
 
 
+@pytest.mark.thorough
 def test_steps_left_out_after_the_first_run_are_not_held_against_it(rng, monkeypatch):
     """A run that is made longer in vain is given up, and so is its number of steps left out."""
     cells, laws, record = blocks(rng)

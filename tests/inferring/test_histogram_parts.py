@@ -98,6 +98,7 @@ def test_summaries_and_areas_are_those_of_the_draws(large, tmp_path, rng):
     assert manifest["stats"]["parts"] == 3
 
 
+@pytest.mark.thorough
 def test_draws_are_equal_on_every_engine_and_after_kills(large, tmp_path):
     manifest = written(large, tmp_path / "whole")
     once = drawn(large.cells, tmp_path / "whole")

@@ -206,6 +206,7 @@ def test_there_are_one_or_two(kinds):
         Hierarchical(most_kinds=kinds)
 
 
+@pytest.mark.thorough
 def test_where_windows_do_not_hold_the_posterior_of_two_one_serves(rng, monkeypatch):
     """The search for two fails at the end, when the prior is known."""
     whole, measured = tree_search.SolutionSearch.whole, measure(two_humps(rng), rng)

@@ -304,6 +304,7 @@ def test_chains_that_would_take_too_long_are_refused_before_they_run(rng, monkey
         method.apply(state, measured.flat, 1000, rng, lambda done, of: None, deadline=passed)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("second", "helps"), [pytest.param(60.0, False, marks=pytest.mark.thorough), (90.0, True)]
 )

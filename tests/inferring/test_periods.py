@@ -120,6 +120,7 @@ def test_what_cannot_be_linked_is_refused(rng, text, said):
         trueup.infer(given)
 
 
+@pytest.mark.thorough
 def test_one_period_is_not_two(rng):
     """The same measurements twice, one period, and periods of a posterior without any are refused."""
     (one, two), _ = years(rng)

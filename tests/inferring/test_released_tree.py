@@ -184,6 +184,7 @@ def test_noise_beyond_its_tables_is_refused(rng):
         draws_of(tree_of((400, 3, 2, 2), "mode", Poisson(3.0)), rng, 100, 1)
 
 
+@pytest.mark.thorough
 def test_a_tree_without_anybody_has_a_posterior(rng):
     draws = draws_of(tree_of((0, 0, 0, 0), "mode"), rng, 2000, 1).sum(axis=1)
     q = np.exp(-1.0)

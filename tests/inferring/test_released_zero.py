@@ -62,6 +62,7 @@ def test_the_likelihood_of_summed_totals():
     assert np.abs(ours - independent(13, HALF)).max() > 0.01
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("law", [TruncatedGeometric("1/2", 12), DiscreteGaussian(Fraction(9))], ids=repr)
 def test_the_likelihood_of_summed_totals_under_other_laws(law):
     ours = np.exp(log_likelihood(zero(2, law, total="summed"), 12))

@@ -203,6 +203,7 @@ def test_the_sentence_names_the_prior(rng):
         assert says in infer(record, TreeExact(prior=prior), spec=tree_constraints(cells)).promise
 
 
+@pytest.mark.thorough
 def test_compiled_code_returns_to_python_between_pieces(rng, monkeypatch):
     """An interruption is heard between pieces: here the third one raises it."""
     cells = states([50] * 4)

@@ -204,6 +204,7 @@ def test_noisy_counts_that_are_shown_from_a_threshold_hold_as_often_as_they_clai
     assert held["true count"] < held["published"] - 0.02
 
 
+@pytest.mark.thorough
 def test_hundreds_of_noisy_counts_below_a_threshold_hold_and_are_no_conflict(rng):
     """Two kinds of parts fit what a threshold cuts apart, and are wrong; shown values are large by choice, not by conflict."""
     true = rng.poisson(rng.gamma(4, 16, 300))
@@ -384,6 +385,7 @@ def test_hostile_files_are_refused_in_words(text, tmp_path):
     assert len(str(caught.value)) < 2000
 
 
+@pytest.mark.thorough
 def test_a_packed_workbook_that_unpacks_to_gigabytes_is_refused(tmp_path):
     import zipfile
 

@@ -41,6 +41,7 @@ def bundle(tmp_path, rng):
     return release(EXAMPLE, _persons(rng), tmp_path / "out"), tmp_path / "out"
 
 
+@pytest.mark.thorough
 def test_a_bundle_with_recodes_is_read_back_and_checked(bundle):
     released, folder = bundle
     assert all(each.holds for each in check(folder))

@@ -108,6 +108,7 @@ def test_what_is_no_manifest_is_refused(copied, reader, text):
         reader(copied)
 
 
+@pytest.mark.thorough
 def test_mutated_manifests_are_read_or_refused_and_write_nothing_elsewhere(copied, rng):
     """A short run; every value in turn is replaced by another kind."""
     path = copied / "public" / "manifest.json"
@@ -177,6 +178,7 @@ def test_a_broken_workbook_is_refused(tmp_path, more):
         open_workbook(workbook(tmp_path, more))
 
 
+@pytest.mark.thorough
 def test_a_workbook_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path):
     path = tmp_path / "packed.xlsx"
     with (
@@ -252,6 +254,7 @@ def test_a_checkpoint_that_is_packed_damaged_or_a_link_is_refused(tmp_path):
         Checkpoint.of(tmp_path / "link", key_of("x"))
 
 
+@pytest.mark.thorough
 def test_lists_and_long_texts_in_a_few_bytes_are_not_unpacked(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -97,6 +97,7 @@ def test_no_prices_prove_more_than_the_least(rng):
     assert near >= 20
 
 
+@pytest.mark.thorough
 def test_a_point_that_is_not_the_optimum_is_not_called_it(monkeypatch, rng):
     """An active set that stops too early, its multipliers of the wrong sign left in, is found out by what it proves."""
     monkeypatch.setattr(active_set, "SIGN", np.inf)

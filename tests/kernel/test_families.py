@@ -57,6 +57,7 @@ def random_family(rng):
     return [chosen[i] for i in maximal(chosen)]
 
 
+@pytest.mark.thorough
 def test_a_family_is_acyclic_exactly_if_agreeing_tables_always_have_a_joint_table(rng):
     kinds = {True: 0, False: 0}
     for _ in range(80):

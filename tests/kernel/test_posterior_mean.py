@@ -60,6 +60,7 @@ def problem(rng):
     return true.sum(axis=0).astype(float), true + rng.normal(0, 1.6**0.5, (3, 2)), a, kappa
 
 
+@pytest.mark.thorough
 def test_means_are_near_those_of_all_tables_and_far_nearer_than_projections(rng):
     """200 tiny problems. Left out of the same comparison on purpose: the concentrations, and the whole prior."""
     errors = {"ours": [], "totals at random": [], "nearest": []}

@@ -174,6 +174,7 @@ def size_law(held, kappa, power):
 FAMILIES = "AAABBCDDDDEEEEEE"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("attempts", [True, False])
 def test_rates_of_uninhabited_places_keep_their_law(attempts, rng):
     """Given places that they drew, the same law comes out; not where one place of a family is inhabited for sure."""
@@ -200,6 +201,7 @@ def test_rates_of_uninhabited_places_keep_their_law(attempts, rng):
     assert smallest > CHANCE if attempts else smallest < CHANCE
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("times", [1.0, 1.3])
 def test_factors_and_their_spreads_keep_their_law(times, rng):
     """Given guests that they drew, the same law comes out; not where their compositions were larger than they say."""
@@ -315,6 +317,7 @@ def test_log_densities_are_those_written_out(scale, rng):
         assert log_of_totals(places, state, 2, kappa) == pytest.approx(terms, rel=1e-9, abs=1e-8)
 
 
+@pytest.mark.thorough
 def test_densities_are_known_where_sizes_have_no_end(rng):
     """Shares near zero have sizes beyond 1e100: with a density of zero at every concentration a slice had no end either."""
     places, state, room = random_state(rng, 10.0)

@@ -16,6 +16,7 @@ def run(child_ptr, variance, y, **options):
     return topdown(child_ptr, variance, np.zeros(y.size), np.full(y.size, np.inf), y, **options)
 
 
+@pytest.mark.thorough
 @given(problem(exact=False, unmeasured=False))
 @settings(max_examples=150, deadline=None)
 def test_equals_the_slow_twin(case):

@@ -45,6 +45,7 @@ def test_the_least_budget_is_that_of_a_generic_solver(counts, neighbours):
     assert all(reached.ratio <= 1 for reached in planned.targets)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("currency", ["rho", "epsilon"])
 def test_tables_that_targets_leave_little_are_named(currency):
     """A target for one table alone takes from the others, and the plan says from which; with targets for all it says nothing."""

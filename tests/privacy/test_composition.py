@@ -147,6 +147,7 @@ def check_compositions(found: list[tuple[list[Losses], list[Reference]]]) -> Non
     assert max(ratios) <= 1e-6
 
 
+@pytest.mark.thorough
 def test_epsilon_is_never_below_direct_convolution_and_close_to_it(rng):
     with mp.workdps(60):
         check_compositions(compositions(rng, 4, most=24))
@@ -160,6 +161,7 @@ def test_epsilon_of_300_compositions_is_never_below_direct_convolution(part, rng
         check_compositions(compositions(rng, 30))
 
 
+@pytest.mark.thorough
 def test_what_is_left_out_of_the_bound_is_below(rng):
     """Infinite losses that are not counted, and losses rounded down to a grid."""
     law: Any = law_named("truncated-geometric")(Fraction(3, 8), 72)
@@ -184,6 +186,7 @@ def test_the_grid_gives_what_the_sum_gives(rng, monkeypatch):
         assert on_grid <= summed * (1 + 2e-4)
 
 
+@pytest.mark.thorough
 def test_ten_thousand_steps_take_a_few_seconds_and_are_one_wide_normal_step():
     """Normal noise of variance n v on n counts loses what noise of variance v on one does, up to the integers."""
     start = process_time()

@@ -126,6 +126,7 @@ query = [
 """
 
 
+@pytest.mark.thorough
 def test_margins_of_sums_of_published_tables_hold_as_often_as_they_say(rng):
     """In 40 releases of 5 boroughs; the margins of single cells, which leave out that errors add up, hold far less."""
     places = {"borough": np.repeat(list("vwxyz"), 8), "ward": [f"{i:02d}" for i in range(40)]}

@@ -161,6 +161,7 @@ def test_a_constraint_on_what_no_table_holds_is_refused():
         tu.explain(Problem.of(spec, CLINICS), simulate=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("estimates", ["posterior-means", "least-squares"])
 def test_bounds_within_one_table_are_kept(estimates, rng):
     """Bounds as tight as the truth bind almost always: without them some count of most families lies outside."""
@@ -205,6 +206,7 @@ def test_bounds_of_two_tables_are_refused(rng):
         tu.explain(Problem.of(ministry(constraints={"bounds": bounds}), CLINICS), simulate=False)
 
 
+@pytest.mark.thorough
 def test_a_release_keeps_bounds_within_one_of_its_tables(tmp_path, rng):
     table = visits(rng)
     most = int(table.merge(CLINICS).groupby(["region", "diagnosis"]).size().max())
@@ -216,6 +218,7 @@ def test_a_release_keeps_bounds_within_one_of_its_tables(tmp_path, rng):
         tu.infer(released)
 
 
+@pytest.mark.thorough
 def test_a_release_of_four_tables(tmp_path, rng):
     """From records to a bundle that its own checker finds right, and tables that are added up from the files alone."""
     released = release(ministry(), visits(rng), tmp_path / "out", geography=CLINICS)
@@ -244,6 +247,7 @@ def test_a_release_of_four_tables(tmp_path, rng):
         tu.write_areas(tmp_path / "out", areas, tmp_path / "by.csv", attributes=["sex"])
 
 
+@pytest.mark.thorough
 def test_exported_records_have_every_released_table(tmp_path, rng):
     release(ministry(), visits(rng), tmp_path / "out", geography=CLINICS)
     released = tu.read_release(tmp_path / "out")
@@ -263,6 +267,7 @@ def test_exported_records_have_every_released_table(tmp_path, rng):
         tu.export(released.measurements, tmp_path / "none", "records")
 
 
+@pytest.mark.thorough
 def test_a_checker_finds_tables_that_disagree(tmp_path, rng):
     release(ministry(), visits(rng), tmp_path / "out", geography=CLINICS)
     path = tmp_path / "out" / "public" / "counts" / "country-month.parquet"
@@ -293,6 +298,7 @@ def test_the_loss_is_that_of_the_same_queries_beside_their_full_cross():
     assert [h.law for h in tables.headers] == [h.law for h in full.headers]
 
 
+@pytest.mark.thorough
 def test_noise_that_adds_up_is_reconciled_and_inferred_with_other_tables(rng):
     """Noisy counts of regions are the sums of those of their clinics; people and diagnoses have noise of their own."""
     adding = {"name": "clinics", "noise": "add-up-laplace", "epsilon": {"region": "1", "clinic": "1"}}

@@ -75,6 +75,7 @@ def _of(summary, segment):
     return FamilySummary({name: part[_places(segment, at)] for name, part in summary.parts.items()})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("estimates", ["posterior-means", "least-squares"])
 def test_any_cutting_gives_the_integers_of_the_whole_tree(estimates, rng):
     method, depths = FamilyTree(estimates=estimates), set()

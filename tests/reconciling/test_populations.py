@@ -103,6 +103,7 @@ query = [
 """
 
 
+@pytest.mark.thorough
 def test_draws_of_some_places_follow_the_law_of_draws_of_all(rng):
     """Means and deviations of 300 draws of a borough's wards; those of the borough beside it, 3 times as large, are seen."""
     places = {"borough": np.repeat(list("vwxyz"), 6), "ward": [f"{i:02d}" for i in range(30)]}

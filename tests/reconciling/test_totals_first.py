@@ -69,6 +69,7 @@ def score(errors) -> float:
     return total.mean() / (total.std(ddof=1) / np.sqrt(len(total)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("method", "places"), [(MarginsProjection(), 1), (HistogramTree(estimates="least-squares"), 4)]
 )

@@ -65,6 +65,7 @@ def test_bounds_are_kept_as_near_to_the_truth_as_by_a_general_program(rng):
     assert squares[0] < 1.05 * squares[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rounding", ["controlled", "none"])
 def test_an_answer_is_found_where_one_of_all_tables_keeps_the_bounds(rng, rounding):
     """Two places by two attributes of two values, bounds of 0 to 4 on three nested margins, an exact total."""

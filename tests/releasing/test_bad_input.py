@@ -161,6 +161,7 @@ def test_another_ledger_is_neither_charged_nor_asked(tmp_path):
     assert len(account(tmp_path).ledger.state().reserved) == 1
 
 
+@pytest.mark.thorough
 def test_a_run_keeps_its_key(tmp_path):
     run = interrupted(tmp_path, after=5, account=account(tmp_path, key="first"))  # nothing is reserved yet
     resume(run, executor=LocalPool(1), account=account(tmp_path))

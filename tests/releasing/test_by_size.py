@@ -21,6 +21,7 @@ def found() -> MarginsBySize:
     return margins_by_size(SPEC, PLACES, targets={"area": "20@95%"})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("wanted", [6.0, 14.0, 40.0])
 def test_a_target_for_one_size_is_met_by_the_table_that_it_asks_for(found, wanted):
     for size in found.of("area"):

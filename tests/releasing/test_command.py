@@ -26,6 +26,7 @@ def options(folder):
     ]
 
 
+@pytest.mark.thorough
 def test_a_release_by_parts_and_its_check(tmp_path):
     said = json.loads(trueup("release", *options(tmp_path), "--engine", "local", "--json").stdout)
     assert said["method"]["method"] == "histogram-tree"
@@ -76,6 +77,7 @@ def test_explain_names_the_engine(tmp_path):
     assert "Engine: by parts" in said.stdout
 
 
+@pytest.mark.thorough
 def test_a_key_that_was_released_draws_nothing_again(tmp_path):
     from trueup.ledger.ledger import Ledger
 

@@ -32,6 +32,7 @@ def _least_squares(release):
     return method.errors(method.prepare(constraints, release.measurements.headers))
 
 
+@pytest.mark.thorough
 def test_standard_errors_from_the_shape_of_the_tree_are_those_of_least_squares_in_memory(thinned):
     release = trueup.read_release(thinned)
     whole = _least_squares(release)

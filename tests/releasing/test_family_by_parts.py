@@ -44,6 +44,7 @@ def assert_as_in_memory(folder):
     return stored
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("parts", "places"), [({}, 40), (RULES, 40), pytest.param({}, 6, marks=pytest.mark.thorough), (RULES, 6)]
 )
@@ -70,6 +71,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, after, rng):
     assert_as_in_memory(tmp_path / "out")
 
 
+@pytest.mark.thorough
 def test_a_table_that_is_no_sum_of_another_is_found(tmp_path, rng):
     out = tmp_path / "out"
     release(ministry(), visits(rng), out, geography=CLINICS, executor=LocalPool(1), places=6)

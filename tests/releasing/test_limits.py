@@ -65,6 +65,7 @@ def spec_without_limits():
     return LIMITED[:start] + LIMITED[LIMITED.index("]", LIMITED.index('"homes"')) :]
 
 
+@pytest.mark.thorough
 def test_the_integers_are_those_in_memory(released):
     folder, _ = released
     release, spec = trueup.read_release(folder), read_spec(folder)[1]

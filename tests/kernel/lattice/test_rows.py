@@ -139,6 +139,7 @@ def small_tables(first, number, draws, rng):
         yield of_enumeration(shape, float(epsilon), drawn.vectors)
 
 
+@pytest.mark.thorough
 def test_small_tables_have_the_enumerated_law(rng):
     assert min(small_tables(0, 2, 20_000, rng)) > FALSE_ALARM
 
