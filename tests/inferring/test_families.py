@@ -408,7 +408,7 @@ query = [
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_clinics_that_differ_more_than_their_months_are_not_drawn_towards_each_other(rng):
     """Of 30 clinics three have no visit. With one concentration for clinics and months these had as many as the noise hides."""
     places = pd.DataFrame({"region": np.repeat(list("vwx"), 10), "clinic": [f"{i:02}" for i in range(30)]})

@@ -159,7 +159,7 @@ def estimates(posterior):
     return posterior.drawn.stats["prior"]["estimates"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_where_families_differ_it_is_found_and_intervals_of_sums_hold(large, rng, monkeypatch):
     held, mass, errors = [], [], np.zeros(2)
     for _ in range(4):

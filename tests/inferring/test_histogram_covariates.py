@@ -148,7 +148,7 @@ def test_which_places_are_inhabited_is_drawn_by_their_weights(rng):
 REPLICATES = 300
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("right", [True, False])
 def test_coefficients_and_counts_are_calibrated(right, rng):
     """Ranks of the coefficient, concentrations and counts are uniform; not where numbers are those of the wrong places.

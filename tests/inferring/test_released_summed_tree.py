@@ -138,10 +138,8 @@ class SlowChain(SummedTreeChain):
         return super().step()
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "kind", ["mode", *(pytest.param(k, marks=pytest.mark.slow) for k in ("shuffled", "draw"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["mode", "shuffled", "draw"])
 def test_chains_follow_the_enumerated_posterior(kind, rng):
     """Wrong versions are rejected: the other release, and totals that rest on their own noisy counts alone."""
     k, true = RELEASED[0], np.array(list(product(range(6), repeat=4)))
@@ -188,7 +186,7 @@ def test_noisy_counts_beyond_the_end_of_a_law_have_no_draws(rng):
     assert chain.step().min() >= 0
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_verb_gives_draws_that_add_up_and_have_mixed():
     method, laws = ReleasedMultinomial(total="summed"), dict(zip(LEVELS, LAWS))
     posterior = posterior_of([30, 12, 0, 7], method, METHODS["mode"], draws=100, **laws)
