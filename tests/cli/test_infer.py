@@ -49,6 +49,19 @@ def test_perturbed_tables_are_described_in_a_folder_with_a_report(tmp_path):
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["kind"] == "posterior"
 
 
+def test_every_published_table_and_total_is_printed_and_written_whatever_method_answers(tmp_path):
+    files = [part for name in ("sex-by-age", "sex", "age") for part in ("--table", PERTURBED / f"{name}.csv")]
+    done = run("infer", "--perturbed", PERTURBED / "crossing.toml", *files, "--out", tmp_path / "out")
+    assert "by method 'lattice-moves'" in done.stdout
+    wanted = ["place", "place x sex", "place x age", "place x sex x age"]
+    assert [line.strip() for line in done.stdout.splitlines() if line.strip() in wanted] == wanted
+    files = {path.stem for path in (tmp_path / "out" / "summary").iterdir()}
+    assert files == {"place", "place-sex", "place-age", "place-sex-age"}
+    page = (tmp_path / "out" / "report.html").read_text()
+    shown = ["place", "place by sex", "place by age", "place by sex and age"]
+    assert all(f"Posterior counts: {name}<" in page for name in shown)
+
+
 def test_perturbed_tables_may_be_in_another_encoding(tmp_path):
     spec = PERTURBED / "clients.toml"
     (tmp_path / "clients.csv").write_text(

@@ -25,6 +25,7 @@ from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.walk import Walk
+from trueup.io.bundle.posterior import margins
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.kernel.lattice.structure import Lattice
 from trueup.layouts.linear import LinearProblem
@@ -71,6 +72,16 @@ def test_chains_have_the_posterior_of_every_prior(prior, count, rng):
     tables, masses = brute_force(constraints, record, PRIORS[prior], 20)
     drawn = walk(constraints, record, PRIORS[prior], count, seed=rng)[0]
     assert p_value(drawn, tables, masses) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("method", [LatticeMoves(), LatticeMoves(enumerate=0), HistogramGibbs()], ids=repr)
+def test_every_measured_table_and_the_totals_are_reported_whatever_method_answers(method, rng):
+    cells = table(2, 2, places=2)
+    laws = dict.fromkeys((Margin("place", ("a0",)), Margin("place", ("a1",))), LAWS["discrete-laplace"])
+    record = measured(cells, rng.poisson(5, cells.n), laws, rng)
+    constraints = Constraints(cells, (cells.finest, *laws))
+    found = infer(record, method, spec=constraints, draws=100)
+    assert margins(found) == [Margin("all"), Margin("place"), *laws, cells.finest]
 
 
 RULES = {

@@ -28,6 +28,7 @@ from trueup.inferring.given import (
 )
 from trueup.inferring.method import InferenceMethod, Progress, announce, inference_misfit, silent
 from trueup.model.constraints import Constraints
+from trueup.model.nested import reported_margins
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
@@ -170,9 +171,8 @@ def infer(
             drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more).accepted(chosen.name)
         except InfeasibleError as error:
             raise _with_named_values(error, measured, constraints) from None
-    # A unit may stand in several values of these: sums over them count nothing.
-    kept = set(measured.cells.coarsest.attributes)
-    drawn = replace(drawn, tables=tuple(margin for margin in drawn.tables if kept <= set(margin.attributes)))
+    told = (*drawn.tables, *(header.margin for header in measured.headers))
+    drawn = replace(drawn, tables=reported_margins(measured.cells, told))
     doubts = (chosen.doubt(constraints, used.headers), *getattr(measured.spec, "noted", ()))
     doubt = " ".join(said for said in doubts if said)
     more = {"repeated_values": repeated, "doubt": doubt, **instead}

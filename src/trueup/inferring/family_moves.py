@@ -149,7 +149,6 @@ class FamilyMoves(InferenceMethod):
             judged = until_long_enough(engine, engine.first, draws, progress)
         except OutOfTimeError:
             raise out_of_time(self.name, engine.sweeps, deadline, REMEDY) from None
-        tables = tuple(dict.fromkeys(canonical(state[0].shown, h.margin) for h in state[1].headers))
         weak = self.tier != "chains"
         return Drawn(
             thinned(judged.run, draws),
@@ -158,7 +157,6 @@ class FamilyMoves(InferenceMethod):
             **judged.told(engine.chains, engine.sweeps, REMEDY, weak),
             stats=judged.stats(draws, self.chains, weak)
             | {"sweeps": engine.sweeps, "thinned_by": engine.thin},
-            tables=tables,
         )
 
 

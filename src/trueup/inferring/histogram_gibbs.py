@@ -250,7 +250,6 @@ class HistogramGibbs(InferenceMethod):
             connected=walk.problem.connected,
             refused="" if judged.enough else chains_too_short(walk.sweeps, judged.found, LONGER),
             stats=_stats(plan, judged.found),
-            tables=tuple(walk.margins),
         )
 
     def doubt(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
@@ -283,7 +282,7 @@ class HistogramGibbs(InferenceMethod):
             text += f" Time ended them after {made:,} of {plan.draws:,} draws."
         ran = {"chains": len(run), "check": check.record, "interrupted": made < plan.draws}
         stats = _stats(plan, found) | ran
-        return Drawn(kept, independent=False, approximate=text, stats=stats, tables=tuple(walk.margins))
+        return Drawn(kept, independent=False, approximate=text, stats=stats)
 
 
 def _as_places(constraints: Constraints, headers: Sequence[Measured]) -> AsPlaces | None:

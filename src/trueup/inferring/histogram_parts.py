@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.inferring.histogram_walk import HistogramWalk, reported_margins
+from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import silent
 from trueup.inferring.recast import parts_within
 from trueup.kernel.table_walks.columns import TreeMessages, column_sweep
 from trueup.layouts.columns import ColumnProblem, MeasuredRow
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
-from trueup.model.nested import canonical
+from trueup.model.nested import canonical, reported_margins
 from trueup.run import Deadline, runs_of
 
 Integers = NDArray[np.int64]
@@ -224,7 +224,7 @@ class CutHistogram(MeasuredRow):
         return PartOfHistogram(some, headers, values, self.given, seed)
 
     @cached_property
-    def margins(self) -> list[Margin]:
+    def margins(self) -> tuple[Margin, ...]:
         """Return the margins whose posterior tables are reported."""
         return reported_margins(self.cells, [h.margin for h in self.headers])
 

@@ -34,7 +34,7 @@ from trueup.kernel.table_walks.columns import ChainState, Directions, TreeMessag
 from trueup.kernel.table_walks.rate_moves import histogram_sweeps
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Cells, Margin
-from trueup.model.nested import canonical
+from trueup.model.nested import reported_margins
 from trueup.model.prior import FLAT
 from trueup.run import Deadline, cores
 
@@ -372,7 +372,7 @@ class HistogramWalk:
         return f"rounding errors prevented {left:,} of {tried:,} steps; infer one place, or use method 'lattice-moves'"
 
     @property
-    def margins(self) -> list[Margin]:
+    def margins(self) -> tuple[Margin, ...]:
         """Return the margins whose posterior tables are reported."""
         return reported_margins(self.problem.cells, [h.margin for h in self.problem.headers])
 
@@ -398,13 +398,6 @@ def _start(
         rows = RowProblem.of(linear, values, FLAT)
         found = start_near(linear, values, rows, rows.estimate()[0], deadline)
         return found.reshape(problem.cells.shape[0], -1)
-
-
-def reported_margins(cells: Cells, measured: list[Margin]) -> list[Margin]:
-    """Return the margins to report: totals of every level, measured tables, and finest cells."""
-    totals = [Margin(level) for level in cells.tree.levels]
-    found = dict.fromkeys(canonical(cells, m) for m in [*totals, *measured, cells.finest])
-    return sorted(found, key=lambda m: (cells.tree.level(m.level), cells.size(m)))
 
 
 def sizes_of(

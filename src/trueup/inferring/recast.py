@@ -19,7 +19,7 @@ from trueup.errors import SpecError
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured, split
-from trueup.model.nested import canonical, chain
+from trueup.model.nested import chain
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.measurements import Measurements
 from trueup.model.tree import Tree
@@ -212,11 +212,7 @@ class AsPlaces:
         """Return draws of the recast table, reordered as draws of the original table."""
         draws = np.empty_like(drawn.draws)
         draws[..., self.order] = drawn.draws
-        return replace(drawn, draws=draws, tables=tuple(self._restored(table) for table in drawn.tables))
-
-    def _restored(self, table: Margin) -> Margin:
-        first = (self.name,) if table.level == self.name else ()
-        return canonical(self.cells, Margin(self.cells.tree.levels[0], (*first, *table.attributes)))
+        return replace(drawn, draws=draws)
 
     def _groups(self, own: Cells, margin: Margin) -> NDArray[np.int64]:
         """Return the original margin's group that each group of the recast margin equals."""

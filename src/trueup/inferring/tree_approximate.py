@@ -218,7 +218,6 @@ class ApproximateTree:
             independent=True,
             approximate=text,
             stats=stats,
-            tables=tuple(nested.margins),
         )
 
 

@@ -288,7 +288,6 @@ class TreeExact(InferenceMethod):
             counts[None],
             independent=True,
             marginals=by_margin(nested, *exact) if holds_all_levels(nested) else {},
-            tables=tuple(nested.margins),
             mode=best,
             stats=found.stats(rounding, len(counts), whole=whole),
         )

@@ -94,6 +94,26 @@ def canonical(cells: Cells, margin: Margin) -> Margin:
     return replace(margin, attributes=tuple(r.name for r in cells.kept(margin)))
 
 
+def reported_margins(cells: Cells, measured: Iterable[Margin]) -> tuple[Margin, ...]:
+    """Return the margins to report, from coarse to fine: totals of every level, measured tables, and finest cells.
+
+    A unit may stand in several values of the coarsest margin's attributes: sums over these count nothing and are left out.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Attribute
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all"], [{}]), (Attribute("sex", ("f", "m")), Attribute("age", ("y", "o", "x"))))
+    >>> [str(m) for m in reported_margins(cells, [Margin("all", ("age",))])]
+    ['all', 'all x age', 'all x sex x age']
+    """
+    kept = {*cells.coarsest.attributes}
+    every = (*map(Margin, cells.tree.levels), *measured, *cells.finest_tables)
+    whole = (m for m in every if not m.where and kept <= {*m.attributes} and cells.holds(m))
+    found = dict.fromkeys(canonical(cells, m) for m in whole)
+    return tuple(sorted(found, key=lambda m: (cells.tree.level(m.level), cells.size(m))))
+
+
 def nesting(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...]:
     """Return nested margins: from the finest cells up, always the largest margin that is a sum of the last.
 

@@ -116,9 +116,9 @@ def write_tables(
 
 
 def margins(posterior: Posterior) -> list[Margin]:
-    """Return the margins to write tables of: those with exact marginals, published, or finest."""
+    """Return the margins to write tables of: published, those with exact marginals, or finest."""
     drawn = posterior.drawn
-    return list(dict.fromkeys([*drawn.marginals, *drawn.tables, *posterior.cells.finest_tables]))
+    return list(dict.fromkeys([*drawn.tables, *drawn.marginals, *posterior.cells.finest_tables]))
 
 
 def _columns_of_cells(cells: Cells) -> dict[str, NDArray]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
+from trueup.io.bundle.posterior import margins
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
@@ -110,7 +111,7 @@ def _margins(record: Record) -> list[Margin]:
     if isinstance(record, Release):
         return list(record.published)
     if isinstance(record, Posterior):
-        return list(dict.fromkeys([*record.drawn.marginals, *record.cells.finest_tables]))
+        return margins(record)
     return list(dict.fromkeys(h.margin for h in record.headers if not h.margin.where))
 
 

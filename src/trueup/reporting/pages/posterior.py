@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.io.bundle.posterior import margins
 from trueup.model.cells import Margin
 from trueup.model.records.drawn import Columns
 from trueup.model.records.posterior import Posterior
@@ -176,12 +177,11 @@ def _words(posterior: Posterior, *, published: bool) -> Section:
 
 def tables(posterior: Posterior, unit: str, *, published: bool = False) -> Section:
     """Return the section with a summary table of every margin."""
-    margins = list(dict.fromkeys([*posterior.drawn.marginals, *posterior.cells.finest_tables]))
     text = Text(
         "Mean, standard deviation, median and interval of every true count, the probability of the interval itself, "
         "and what was published. The mean has the smallest expected squared error; it need not be whole."
     )
-    shown = (_table(posterior, m, unit, published=published) for m in margins)
+    shown = (_table(posterior, m, unit, published=published) for m in margins(posterior))
     return Section("counts", "All counts", (text, *shown))
 
 
