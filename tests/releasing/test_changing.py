@@ -13,8 +13,12 @@ import pytest
 
 import trueup
 from trueup.errors import DataError, SpecError
+from trueup.model.cells import Cells
 from trueup.model.problem import Problem
+from trueup.model.records.drawn import Drawn
+from trueup.model.records.posterior import Posterior
 from trueup.model.spec import parse_spec
+from trueup.model.tree import Tree
 from trueup.releasing.changing import changes
 
 SPEC = parse_spec(
@@ -101,6 +105,21 @@ def test_directions_follow_intervals(two):
     found = changes(two[0], two[1])
     assert found.direction.tolist() == ["more", "not known", "not known", "more"]
     assert "more: 2; fewer: 0; not known, as the interval holds 0: 2" in repr(found)
+
+
+def test_directions_say_what_is_asked_in_words_that_fit_it():
+    draws = np.array([[[40, 10, 0], [45, 12, 0], [50, 11, 0], [48, 13, 0]]])
+    cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": list("abc")}]))
+    old, new = (
+        Posterior(cells, Drawn(draws[..., order], True), {"method": "demo"}, name)
+        for order, name in (([0, 1, 2], "1"), ([1, 0, 2], "2"))
+    )
+    ranks = changes(old, new, question="rank(area)")
+    assert ranks.direction.tolist() == ["larger", "smaller", "no change"]
+    assert "larger: 1; smaller: 1; no change: 1; not known, as the interval holds 0: 0" in repr(ranks)
+    assert changes(old, new, "area").direction.tolist() == ["fewer", "more", "no change"]
+    undefined = changes(old, new, question="area / c")  # of which the denominator is 0 in every draw
+    assert undefined.direction.tolist() == ["not defined"] * 3
 
 
 def test_what_cannot_be_compared_is_refused(two, tmp_path):

@@ -186,7 +186,7 @@ def _row(columns: dict, at: int) -> list[str]:
     return [
         before,
         after,
-        moved if moved.startswith("-") else f"+{moved}",
+        moved if moved.startswith("-") or moved == "0" else f"+{moved}",
         f"{low} to {high}",
         str(columns["direction"][at]),
     ]

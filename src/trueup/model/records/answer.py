@@ -152,9 +152,18 @@ class CountChanges(ThreeLines):
 
     @property
     def direction(self) -> NDArray:
-        """Return, for each change `(k,)`, `more` or `fewer` as the interval shows, or `not known` if the interval contains 0."""
+        """Return the direction of each change `(k,)` as its interval shows.
+
+        Counts are `more` or `fewer`, answers to a question `larger` or `smaller`; or there is `no change`, if the interval
+        holds 0 alone, or the direction is `not known`, if it holds 0 and other values, or `not defined`.
+        """
         low, high = self.figures["low"], self.figures["high"]
-        return np.where(low > 0, "more", np.where(high < 0, "fewer", "not known"))
+        shown = [low > 0, high < 0, (low == 0) & (high == 0), np.isnan(low)]
+        return np.select(shown, [*self._words, "no change", "not defined"], "not known")
+
+    @property
+    def _words(self) -> tuple[str, str]:
+        return ("larger", "smaller") if self.question else ("more", "fewer")
 
     def columns(self) -> dict[str, NDArray]:
         """Return the labels, figures and direction of every change, as columns."""
@@ -165,10 +174,13 @@ class CountChanges(ThreeLines):
         return as_frame(self.columns(), backend)
 
     def _lines(self) -> tuple[str, str, str]:
-        told = {name: int((self.direction == name).sum()) for name in ("more", "fewer", "not known")}
+        found = self.direction.tolist()
+        told = [f"{name}: {found.count(name):,}" for name in self._words]
+        told += [f"{name}: {found.count(name):,}" for name in ("no change", "not defined") if name in found]
+        told.append(f"not known, as the interval holds 0: {found.count('not known'):,}")
         return (
             f"Change of '{self.question or self.table}' between two releases, {len(self.direction):,} "
             f"{'numbers' if self.question else 'counts'}",
-            f"more: {told['more']:,}; fewer: {told['fewer']:,}; not known, as the interval holds 0: {told['not known']:,}",
+            "; ".join(told),
             f"intervals at {100 * self.level:.3g} %, each by itself",
         )
