@@ -55,9 +55,11 @@ def sorted_keys(columns: list[SeenColumn], rows: int, outline: Sequence[str] = (
     placed = [c for c in likely if PLACE.fullmatch(c.name)]
     named = [label for label in told.labels if PLACE.fullmatch(label.name)]
     placed = placed or [c for c in likely if any(are_alike(c, label) for label in named)]
-    finest = _finest_places(placed[0] if placed else max(likely, key=_size), likely, told.attributes, outline)
+    finest = _finest_places(
+        placed[0] if placed else max(likely, key=_distinct_texts), likely, told.attributes, outline
+    )
     above, said = _places_above(finest, likely, told.attributes, outline)
-    places = [*sorted(above, key=_size), finest]
+    places = [*sorted(above, key=_distinct_texts), finest]
     crossed = [c.name for c in likely if c not in places and not _is_plainly_crossed(c, finest)]
     if not placed and crossed:
         said.append(
@@ -82,7 +84,7 @@ def _telling_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
     return SortedKeys([], [c for c in kept if c not in ids], ignored, labels, kinds)
 
 
-def _size(column: SeenColumn) -> int:
+def _distinct_texts(column: SeenColumn) -> int:
     return len(set(column.held))
 
 
@@ -91,7 +93,9 @@ def _finest_places(
 ) -> SeenColumn:
     """Return the column of the smallest places within those of a first column."""
     under = [
-        c for c in likely if _stands_in(c, first, columns) and (KEY.fullmatch(c.name) or _size(first) > 1)
+        c
+        for c in likely
+        if _stands_in(c, first, columns) and (KEY.fullmatch(c.name) or _distinct_texts(first) > 1)
     ]
     finest = _finest(under, first)
     for c in likely:
