@@ -1,5 +1,28 @@
-"""Entry point of `python -m trueup`, which runs the command line."""
+"""Entry point of the command `trueup` and of `python -m trueup`.
 
-from trueup.cli import main
+It loads nothing before it handles interruptions.
+"""
 
-main()
+import signal
+
+
+def main() -> None:
+    """Load and run the command line; an interruption of loading ends it once loaded, as a later one does at once."""
+    early: list[int] = []
+
+    def loaded() -> None:
+        if waits:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if early:
+            raise KeyboardInterrupt
+
+    # Raised amid an import, it would print a traceback, or be lost in what modules do as they load.
+    if waits := signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda number, frame: early.append(number))
+    from trueup.cli import main as run
+
+    run(loaded)
+
+
+if __name__ == "__main__":
+    main()

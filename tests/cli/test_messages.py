@@ -7,6 +7,8 @@ import shlex
 import signal
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,6 +51,36 @@ def test_an_interruption_says_that_nothing_was_published(error, capsys):
         run_app(app)
     assert end.value.code == 130
     assert capsys.readouterr().err == "error: interrupted; nothing was published\n"
+
+
+INTERRUPTED_BY_AN_IMPORT = """
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, *others):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+sys.argv[1:] = ["infer", "nowhere", "--json"]
+from trueup.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["trueup.cli", "typer", "trueup.cli.infer", "trueup.cli.printing", "numpy"]
+)
+def test_an_interruption_while_modules_are_loaded_is_told_as_any_other(module):
+    program = INTERRUPTED_BY_AN_IMPORT.format(module=module)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr == "error: interrupted; nothing was published\n"
+    assert json.loads(done.stdout)["error"]["exit_code"] == done.returncode == 130
+
+
+def test_both_ways_to_start_the_command_are_one():
+    scripts = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {"trueup": "trueup.__main__:main"}
 
 
 def test_the_line_that_synth_prints_is_a_command(areas):

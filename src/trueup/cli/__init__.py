@@ -271,9 +271,15 @@ def whole_app(asked: str | None = None) -> typer.Typer:
     return app
 
 
-def main() -> None:
-    """Run the command line; the exit codes are listed in `EXIT_CODES`."""
+def main(loaded: Callable[[], None] = lambda: None) -> None:
+    """Run the command line, and `loaded` before it; the exit codes are listed in `EXIT_CODES`."""
     # By default a tenth of a short command goes to searching modules for garbage.
     gc.set_threshold(200_000, 50, 50)
-    # To load all commands and read their options takes longer than to run some of them.
-    run_app(whole_app(next(iter(sys.argv[1:]), None)))
+
+    def command() -> None:
+        # To load all commands and read their options takes longer than to run some of them.
+        app = whole_app(next(iter(sys.argv[1:]), None))
+        loaded()
+        app()
+
+    run_app(command)
