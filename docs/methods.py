@@ -11,9 +11,7 @@ def lines() -> Iterator[str]:
     """Yield the lines of the page."""
     found = methods_and_laws()
     yield "# Noise distributions and methods\n\nMade by `python docs/methods.py`. [Which method?](which-method.md) shows which one your tables get."
-    others = (
-        "Distributions of what others publish\n\nFor `infer --perturbed` and `assess`; none has a guarantee."
-    )
+    others = "Distributions of what others publish\n\nFor `infer --perturbed` and `assess`; none has a guarantee."
     for heading, kind in (("Noise distributions", "noise"), (others, "perturbed")):
         yield f"\n## {heading}\n\n| distribution | what it is |\n|---|---|"
         yield from (f"| `{law['name']}` | {law['title']} |" for law in found[kind])

@@ -100,6 +100,8 @@ def test_an_account_is_shown_with_its_terms_and_what_was_checked(place):
     assert (account["checked"], account["checks"]) == (0, 0)
     assert row["spent"] == "1/4", "its two areas under replace; a total costs nothing there"
     said = " ".join(run("budget", "show", "other.db").stdout.split())
+    assert "demo all epsilon 1 1/4 3/4" in said, "the cap of the dataset, whoever draws"
+    assert "Of that was charged by analyst: ana epsilon = 1/4." in said
     assert "protects one person" in said
     assert "May be published exactly, and was not yet: all." in said
     assert "'all <= 9999'" in said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -13,6 +13,7 @@ from trueup.model.cells import Attribute, Cells
 from trueup.model.problem import Problem
 from trueup.model.spec import parse_spec
 from trueup.model.tree import Tree
+from trueup.releasing.by_size import margins_by_size
 from trueup.releasing.explain import explain
 from trueup.synth.own_places import usual_persons
 from trueup.synth.people import PeopleDomain, populate
@@ -31,9 +32,7 @@ query = [
 ]
 {rules}
 """
-PLACES = pandas.DataFrame(
-    {"tract": [f"t{i // 20}" for i in range(400)], "block": [f"b{i}" for i in range(400)]}
-)
+PLACES = pd.DataFrame({"tract": [f"t{i // 20}" for i in range(400)], "block": [f"b{i}" for i in range(400)]})
 
 
 @pytest.fixture(autouse=True)
@@ -158,3 +157,25 @@ query = [{ name = "cells", attributes = ["age", "parity"], epsilon = { all = "1"
     assert stated.classes is not None
     assert "of 720 (a guess: state the number with --persons) in 1 of 1 places" in guessed.classes.note
     assert "of 5,000 in 1 of 1 places" in stated.classes.note
+
+
+@pytest.mark.parametrize("level", ["ward", "county"])
+def test_a_number_of_units_that_nobody_stated_is_called_a_guess(level):
+    wards = pd.DataFrame({level: ["A", "B", "C"]})
+    text = f"""
+format = 2
+title = "Births"
+table = {{ name = "births", kind = "counts", counts = "birth", count = "n" }}
+privacy = {{ unit = "birth", neighbours = "add-remove" }}
+level = [{{ name = "all" }}, {{ name = "{level}", column = "{level}" }}]
+query = [{{ name = "total", epsilon = {{ {level} = "1" }} }}]
+"""
+    guessed, stated = (explain(parse_spec(text), wards, persons=persons) for persons in (None, 500))
+    by_size = [
+        margins_by_size(parse_spec(text), wards, targets={level: "20@95%"}, persons=persons).note
+        for persons in (None, 500)
+    ]
+    for note in (guessed.classes and guessed.classes.note, by_size[0]):
+        assert "(a guess: state the number with --persons)" in note
+    for note in (stated.classes and stated.classes.note, by_size[1]):
+        assert "of 500 in 3 of 3 places" in note

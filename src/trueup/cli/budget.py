@@ -227,7 +227,8 @@ def _show_ledger(ledger: Any, *, as_json: bool) -> None:
         print_json([{**asdict(row), "account": picture(state, row.dataset)} for row in rows])
         return
     columns = ["dataset", "analyst", "currency", "cap", "spent", "left"]
-    print_table("", columns, [[str(value) for value in asdict(row).values()] for row in rows])
+    named = (asdict(row) | {"analyst": row.analyst or "all"} for row in rows)
+    print_table("", columns, [[str(value) for value in row.values()] for row in named])
     for dataset in dict.fromkeys(row.dataset for row in rows):
         print("\n".join(picture(state, dataset)["sentences"]))
 

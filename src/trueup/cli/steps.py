@@ -161,8 +161,8 @@ def _show_bounds(plan) -> None:
     )
     best = (f"{least_typical(plan.bounds, table).records:,} ({table})" for table in tables)
     print(
-        f"As counts of all records of {plan.units:,} {plural(unit)} (--persons says how many), counts err least at a bound "
-        f"of {', '.join(best)}."
+        f"As counts of all records of {plan.units:,} {plural(unit)} (a guess, unless --persons states the number), counts "
+        f"err least at a bound of {', '.join(best)}."
     )
 
 

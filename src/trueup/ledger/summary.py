@@ -122,6 +122,7 @@ def picture(state: State, dataset: str) -> dict[str, Any]:
         "unfinished": len(state.unfinished(dataset)),
         "sentences": [
             *_protection(dataset, terms, spent),
+            *_by_analyst(state, dataset),
             *_over_time(state, dataset, terms),
             *_invariants(terms, shown, spent),
             *_checks(terms, shown),
@@ -140,6 +141,13 @@ def _protection(dataset: str, terms: Terms, spent: Loss) -> Iterator[str]:
     )
     if terms.public:
         yield f"Columns whose values are public, from which specs may take their places: {', '.join(terms.public)}."
+
+
+def _by_analyst(state: State, dataset: str) -> Iterator[str]:
+    spent = {owner[1]: loss for owner, loss in state.spent.items() if owner[0] == dataset and owner[1]}
+    if spent:
+        said = (f"{analyst} {amounts(loss, 1)}" for analyst, loss in spent.items())
+        yield f"Of that was charged by analyst: {'; '.join(said)}."
 
 
 def _over_time(state: State, dataset: str, terms: Terms) -> Iterator[str]:

@@ -146,6 +146,7 @@ def margins_by_size(
     geography: Any = None,
     *,
     targets: Mapping[str, object] | Iterable[str],
+    persons: int | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> MarginsBySize:
     """Simulate margins of error by size of the count, at budgets around one that meets given targets.
@@ -154,6 +155,8 @@ def margins_by_size(
     ----------
     spec, geography, targets
         The parameters of `plan`.
+    persons
+        Units of the made-up populations, as in `explain`.
     progress
         Called as `progress(done, budgets)`.
 
@@ -188,7 +191,7 @@ def margins_by_size(
         progress(done, len(factors))
         scaled = [f"{t.table}={t.counts * factor!r}@{t.confidence!r}%" for t in wanted]
         planned = planner.plan(scaled, quick=True)
-        shown = explain(Problem.of(planned_spec(problem.spec, planned), problem.cells.tree))
+        shown = explain(Problem.of(planned_spec(problem.spec, planned), problem.cells.tree), persons=persons)
         simulated.append((dict(zip(planned.levels, planned.worst)), shown.classes))
     progress(len(factors), len(factors))
     named = simulated[factors.index(1.0)][1]

@@ -201,7 +201,7 @@ def explain(
     --------
     >>> import pandas
     >>> from trueup.demo import AREAS
-    >>> plan = explain(AREAS, pandas.DataFrame({"area": ["a", "b"]}))
+    >>> plan = explain(AREAS, pandas.DataFrame({"area": ["a", "b"]}), persons=80)
     >>> plan.structure, plan.method["method"], [round(e.most, 2) for e in plan.expected]
     ('sum', 'tree-topdown', [2.29, 2.29])
     >>> plan.classes.note
@@ -225,10 +225,9 @@ def explain(
         refuse_asked(problem)
     if not by_parts:
         refuse_misfit(chosen, constraints, headers)
-    guessed = persons is None and cells.shape[0] == 1  # nothing tells how many units one place has
-    units = (
-        PERSONS_PER_BLOCK * cells.n if guessed else usual_persons(cells.tree) if persons is None else persons
-    )
+    alone = cells.shape[0] == 1  # nothing tells how many units one place has
+    assumed = PERSONS_PER_BLOCK * cells.n if alone else usual_persons(cells.tree)
+    units = assumed if persons is None else persons
     state = None if by_parts else chosen.prepare(constraints, headers)
     errors = {} if by_parts else chosen.errors(state)
     # A cell's noise given the invariants has another variance than the law of one cell: its tail is stated.
@@ -249,7 +248,9 @@ def explain(
         tuple(rows),
         engine,
         tuple(_tail(header) for header in headers if not header.exact),
-        _simulated(problem, chosen, state, errors, units, progress, _GUESS * guessed) if simulate else None,
+        _simulated(problem, chosen, state, errors, units, progress, _GUESS * (persons is None))
+        if simulate
+        else None,
         weigh_bounds(problem, records, units) if records else (),
         units,
     )

@@ -59,12 +59,12 @@ def exact(amount: Fraction) -> str:
     Examples
     --------
     >>> exact(Fraction(1, 20)), exact(Fraction(2)), exact(Fraction(1, 3))
-    ('1/20 (0.05)', '2', '1/3 (about 0.334)')
+    ('1/20 (0.05)', '2', '1/3 (at most 0.334)')
     """
     if amount.denominator == 1:
         return str(amount)
     near = outward(amount, 3)
-    return f"{amount} ({near if Fraction(near) == amount else f'about {near}'})"
+    return f"{amount} ({near if Fraction(near) == amount else f'at most {near}'})"
 
 
 def percent(share: float) -> str:
