@@ -81,6 +81,10 @@ def test_quantities_of_any_area(posterior):
     assert posterior.quantity("s0").probability(below=50) == np.mean(flat[:, :3].sum(1) < 50)
     rank = posterior.rank("s0", "state")
     assert set(np.unique(rank.draws)) <= {1, 2, 3}
+    for name in ("'s0'", '"s0"', "state=s0", "'state=s0'"):
+        assert np.array_equal(posterior.rank(name, "state").draws, rank.draws)
+    counties = posterior.rank("'s0/c1'", "county")
+    assert np.array_equal(counties.draws[0], 1 + (flat > flat[:, [1]]).sum(axis=1))
     low, high, mass = area.interval(0.8)
     assert mass >= 0.8
     assert low <= area.median <= high
@@ -89,8 +93,11 @@ def test_quantities_of_any_area(posterior):
 def test_unknown_labels_are_named(posterior):
     with pytest.raises(SpecError, match="no place of these draws is called 'sO'"):
         posterior.quantity("sO + s1")
-    with pytest.raises(SpecError, match="level 'state' has no place 's9'"):
+    with pytest.raises(SpecError, match="level 'state' of these draws has no place 's9'"):
         posterior.rank("s9", "state")
+    for name in ("nation=nation", "'s0/c1'", "'s0' + 's1'", "'s0", "'", ""):
+        with pytest.raises(SpecError):
+            posterior.rank(name, "state")
     with pytest.raises(SpecError, match="not a probability"):
         posterior.quantity("s0").interval(90)
 

@@ -311,12 +311,25 @@ class Posterior(Tabled):
         return float(np.mean(holds))
 
     def rank(self, label: str, level: str) -> Quantity:
-        """Return draws of a place's rank within its level: 1 is the largest; ties share the best rank."""
-        margin = Margin(level, self.cells.coarsest.attributes)
+        """Return draws of a place's rank within its level: 1 is the largest; ties share the best rank.
+
+        The place is named as in `quantity`: `"01/003"`, `"'01/003'"` or `"'county=01/003'"`, with attribute values or without.
+
+        Raises
+        ------
+        SpecError
+            If the level is not declared, or has no such place.
+        """
+        from trueup.model.records.places_asked import Names
+
         self.cells.tree.level(level)  # refuses one that is not declared
-        group = self._labels.group(margin, label)
-        table = self.sums(margin)
-        return Quantity(f"rank of {label}", 1 + (table > table[..., [group]]).sum(axis=-1), 1.0)
+        quoted = label[:1] in {"'", '"'} and label[-1:] == label[:1]
+        named = [*parse_sum(label)] if quoted else [label]
+        name = named[0] if len(named) == 1 else label
+        count = Names(self.cells).find(name if name.startswith(f"{level}=") else f"{level}={name}")
+        table = count.draws(self.cells, self.draws, count.within)
+        at = count.within.names.index(count.places.names[0])
+        return Quantity(f"rank of {label}", 1 + (table > table[..., [at]]).sum(axis=-1), 1.0)
 
     @cached_property
     def _labels(self) -> Labels:

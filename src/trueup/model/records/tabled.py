@@ -173,16 +173,6 @@ class Labels:
         every = (*cells.finest_tables, *margins, *(m for m in levels if cells.holds(m)))
         return cls({label: (m, g) for m in every for g, label in enumerate(cells.margin_labels(m))})
 
-    def group(self, margin: Margin, label: str) -> int:
-        """Return the number of the group that a label denotes within a margin."""
-        found = self.found.get(label)
-        if found is None or found[0] != margin:
-            raise SpecError(
-                f"level '{margin.level}' has no place '{label}'",
-                needed="a label that the summary of this level lists",
-            )
-        return found[1]
-
 
 Area = Mapping[str, str | Sequence[str]]
 """Places by their level."""
