@@ -134,7 +134,7 @@ def test_what_is_no_table_is_refused_by_name(release):
         release.table("county x sex", wide="sex", figure="relesed")
     with pytest.raises(SpecError, match=r"was not measured.*state"):
         release.measurements.table("county")
-    with pytest.raises(TrueupError, match=r"requested as 'excel'.*'pandas'"):
+    with pytest.raises(TrueupError, match=r"'excel' is no known library.*'pandas'"):
         release.table("county", backend="excel")
 
 

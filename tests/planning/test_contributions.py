@@ -85,10 +85,7 @@ def test_explain_weighs_bounds_by_what_is_stated(tmp_path, rng):
     given = ["explain", tmp_path / "spec.toml", "--geography", tmp_path / "clinics.csv", "--quick"]
     said = run(*given, "--records-of-one", "1=90,10=10", "--persons", "4000").stdout
     assert re.search(r"3 +37 % +-2,800 ± ", said), said
-    assert (
-        "(a guess, unless --persons states the number), counts err least at a bound of 10 (all), 10 (clinic)."
-        in said
-    )
+    assert "(--persons says how many), counts err least at a bound of 10 (all), 10 (clinic)." in said
     assert "leave out" not in run(*given).stdout
     assert run(*given, "--records-of-one", "many").returncode == 2
 
