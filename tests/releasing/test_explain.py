@@ -82,6 +82,11 @@ def test_the_command_shows_errors_by_size_unless_it_is_to_be_quick(quick, tmp_pa
     found = CliRunner().invoke(app, [*arguments, *(["--quick"] if quick else [])])
     assert found.exit_code == 0, found.output
     assert ("Errors to expect by size" in found.output) != quick
+    remedy = "state the number with --persons"
+    assert (remedy in found.output) != quick
+    stated = CliRunner().invoke(app, [*arguments, "--persons", "500", *(["--quick"] if quick else [])])
+    assert remedy not in stated.output
+    assert "a guess" not in stated.output
 
 
 @pytest.mark.parametrize(
@@ -155,7 +160,7 @@ query = [{ name = "cells", attributes = ["age", "parity"], epsilon = { all = "1"
     guessed, stated = (explain(parse_spec(text), persons=persons) for persons in (None, 5_000))
     assert guessed.classes is not None
     assert stated.classes is not None
-    assert "of 720 (a guess: state the number with --persons) in 1 of 1 places" in guessed.classes.note
+    assert "of 720 (a guess) in 1 of 1 places" in guessed.classes.note
     assert "of 5,000 in 1 of 1 places" in stated.classes.note
 
 
@@ -176,6 +181,6 @@ query = [{{ name = "total", epsilon = {{ {level} = "1" }} }}]
         for persons in (None, 500)
     ]
     for note in (guessed.classes and guessed.classes.note, by_size[0]):
-        assert "(a guess: state the number with --persons)" in note
+        assert "(a guess) in 3 of 3 places" in note
     for note in (stated.classes and stated.classes.note, by_size[1]):
         assert "of 500 in 3 of 3 places" in note

@@ -77,6 +77,8 @@ def explain_command(
         print_json(plan.document())
     else:
         _show(plan, quick=quick)
+        if persons is None and (plan.classes or plan.bounds):
+            print("How many there are in all is a guess: state the number with --persons.")
 
 
 def _show(plan, *, quick: bool) -> None:
@@ -161,8 +163,8 @@ def _show_bounds(plan) -> None:
     )
     best = (f"{least_typical(plan.bounds, table).records:,} ({table})" for table in tables)
     print(
-        f"As counts of all records of {plan.units:,} {plural(unit)} (a guess, unless --persons states the number), counts "
-        f"err least at a bound of {', '.join(best)}."
+        f"As counts of all records of {plan.units:,} {plural(unit)} (--persons says how many), counts err least at a bound "
+        f"of {', '.join(best)}."
     )
 
 

@@ -21,10 +21,9 @@ from trueup.inferring.walk import Walk
 from trueup.inferring.without_chains import SpreadSum, Weighed, drawn, spread_sum, weigh
 from trueup.layouts.linear import LinearProblem
 from trueup.layouts.rows import RowProblem
-from trueup.model.cells import Margin
 from trueup.model.constraints import ONE_TABLE, Constraints
 from trueup.model.header import Measured, split
-from trueup.model.nested import canonical
+from trueup.model.nested import reported_margins
 from trueup.model.prior import FACTORED, FLAT, AnyPrior, Estimated
 from trueup.model.records.drawn import Drawn
 from trueup.run import Deadline
@@ -126,7 +125,8 @@ class LatticeMoves(InferenceMethod):
             )
         if len(listed) == len(parts):
             listed = [_together(state, fixed, listed, values)] if whole else listed
-            found = drawn(state.cells, _margins(state), fixed, listed, draws, rng)
+            tables = reported_margins(state.cells, (header.margin for header in state.headers))
+            found = drawn(state.cells, tables, fixed, listed, draws, rng)
             progress(draws, draws)
             return found
         left = [part for part, one in zip(parts, weighed) if one is None]
@@ -245,9 +245,3 @@ def _with_exact(found: Drawn, listed: Sequence[Weighed | SpreadSum], rng: np.ran
         found.draws[:, :, one.cells] = one.draw(chains * draws, rng).reshape(chains, draws, -1)
     counts = sum(len(one.cells) for one in listed)
     return replace(found, stats={**found.stats, "counts_drawn_exactly": counts})
-
-
-def _margins(state: LinearProblem) -> list[Margin]:
-    """Return the margins that are measured without a condition, followed by the finest cells."""
-    measured = (canonical(state.cells, h.margin) for h in state.headers if not h.margin.where)
-    return list(dict.fromkeys([*measured, state.cells.finest]))

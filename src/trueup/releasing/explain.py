@@ -248,15 +248,12 @@ def explain(
         tuple(rows),
         engine,
         tuple(_tail(header) for header in headers if not header.exact),
-        _simulated(problem, chosen, state, errors, units, progress, _GUESS * (persons is None))
+        _simulated(problem, chosen, state, errors, units, progress, " (a guess)" * (persons is None))
         if simulate
         else None,
         weigh_bounds(problem, records, units) if records else (),
         units,
     )
-
-
-_GUESS = " (a guess: state the number with --persons)"
 
 
 def _simulated(
