@@ -258,11 +258,11 @@ def test_columns_of_dates_and_of_numbers_are_read(tmp_path):
         ('bins = ["0", "3"]', "bins 1 is not a whole number"),
         ("bins = [true, 3]", "bins 1 is not a whole number"),
         ('values = ["a"], fold = "yes"', "fold"),
-        ('date = "month", values = ["2026-01"], form = "DD.MM"', "'DD.MM' is none of a month"),
-        ('date = "month", values = ["2026-01"], form = "YYYY"', "'YYYY' is none of a month"),
-        ('date = "month", values = ["2026-01"], form = "YYYY-DD-MM"', "is none of a month"),
-        ('date = "month", values = ["2026-01"], form = "DD.MM/YYYY"', "is none of a month"),
-        ('values = ["2026-01"], form = "DD.MM.YYYY"', "is none of a date"),
+        ('date = "month", values = ["2026-01"], form = "DD.MM"', "'DD.MM' does not describe a month"),
+        ('date = "month", values = ["2026-01"], form = "YYYY"', "'YYYY' does not describe a month"),
+        ('date = "month", values = ["2026-01"], form = "YYYY-DD-MM"', "does not describe a month"),
+        ('date = "month", values = ["2026-01"], form = "DD.MM/YYYY"', "does not describe a month"),
+        ('values = ["2026-01"], form = "DD.MM.YYYY"', "does not describe a date"),
     ],
 )
 def test_readings_that_contradict_themselves_are_refused(attribute, said):

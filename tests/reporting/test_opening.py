@@ -199,7 +199,7 @@ def test_both_maps_and_the_command_name_shapes_and_places_without_each_other(tmp
     [
         ("{", "holds no shapes"),
         ('{"features": []}', "holds no shapes"),
-        (json.dumps({"features": [square("77", 0, 0)]}), "no property of the shapes holds the key"),
+        (json.dumps({"features": [square("77", 0, 0)]}), "no property of the shapes contains the key"),
         (json.dumps({"features": [at_odds("01", [[["x", 1]]])]}), "cannot be read"),
         (json.dumps({"features": [at_odds("01", [[[float("nan"), 1.0]]])]}), "cannot be read"),
         (json.dumps({"features": [at_odds("01", 7)]}), "cannot be read"),

@@ -28,13 +28,16 @@ Truth = Annotated[
     list[str],
     option(
         "--data",
-        f"True or pseudo-true counts: a bundle whose released counts stand in for the truth, or a table: {TABLES}.",
+        f"The counts taken as true: a bundle, of which the released counts are used, or a table: {TABLES}.",
     ),
 ]
-Replicates = Annotated[int, option("--replicates", "How many times noise is drawn.", shown=True)]
+Replicates = Annotated[int, option("--replicates", "The number of times that noise is drawn.", shown=True)]
 Methods = Annotated[
     list[str] | None,
-    option("--method", "NAME or NAME:PARAMETER=VALUE,..; repeat it to compare. By default the spec's."),
+    option(
+        "--method",
+        "A method, as NAME or NAME:PARAMETER=VALUE,..; repeat it to compare. By default the spec's.",
+    ),
 ]
 Scales = Annotated[
     list[str] | None,
@@ -42,33 +45,49 @@ Scales = Annotated[
 ]
 Intervals = Annotated[
     list[str] | None,
-    option("--interval", "An interval rule: least-squares (the default), by-size, noise; repeat it."),
+    option(
+        "--interval", "A rule for intervals: least-squares (the default), by-size or noise; may be repeated."
+    ),
 ]
 Infer = Annotated[
-    str | None, option("--infer", "Assess this method of inference too; 'default' for the spec's.")
+    str | None, option("--infer", "Also assess this method of inference; 'default' means the spec's.")
 ]
 InferReplicates = Annotated[
-    int | None, option("--infer-replicates", "How many replicates inference sees; 200 by default.", min=1)
+    int | None,
+    option(
+        "--infer-replicates", "The number of replicates to which inference is applied; by default 200.", min=1
+    ),
 ]
-Level = Annotated[str, option("--level", "Probability that the intervals claim: 90% or .9.", shown=True)]
+Level = Annotated[
+    str, option("--level", "The stated probability of the intervals, such as 90% or .9.", shown=True)
+]
 Comparators = Annotated[
     list[str] | None,
     option(
         "--comparator",
-        "What agencies use today, with no formal guarantee: cell-key:maximum=5,change_variance=3, random-rounding:base=3, "
-        "rounded:base=10, suppressed:threshold=10, swapping:rate=0.05; repeat it.",
+        "A method without a formal guarantee, to compare with: cell-key:maximum=5,change_variance=3, random-rounding:base=3, "
+        "rounded:base=10, suppressed:threshold=10 or swapping:rate=0.05; may be repeated.",
     ),
 ]
 Released = Annotated[
-    Path | None, option("--published", "Somebody's released counts, laid out like the truth.")
+    Path | None,
+    option(
+        "--published",
+        "Counts that somebody else released, in the same form as the true counts, to compare with.",
+    ),
 ]
 Thresholds = Annotated[
-    list[str] | None, option("--threshold", "TABLE=COUNT: how often a count is on its wrong side; repeat it.")
+    list[str] | None,
+    option(
+        "--threshold",
+        "TABLE=COUNT: report how often a released count is on the wrong side of this count; may be repeated.",
+    ),
 ]
 PublicTruth = Annotated[
-    bool, option("--public-truth", "Declare the truth public; else the assessment is confidential.")
+    bool,
+    option("--public-truth", "Declare the true counts public; otherwise the assessment is confidential."),
 ]
-Seed = Annotated[int, option("--seed", "Of the simulated noise.", shown=True, min=0)]
+Seed = Annotated[int, option("--seed", "The seed of the simulated noise.", shown=True, min=0)]
 
 
 def assess_command(

@@ -23,21 +23,24 @@ from trueup.cli.options import (
 from trueup.cli.printing import print_json, print_table
 from trueup.errors import SpecError
 
-Url = Annotated[str, argument("A file, or postgresql://...", metavar="LEDGER")]
-Dataset = Annotated[str, option("--dataset", "The dataset's declared name.")]
+Url = Annotated[str, argument("The ledger: a file, or postgresql://...", metavar="LEDGER")]
+Dataset = Annotated[str, option("--dataset", "The name under which the dataset is declared.")]
 CapOption = Annotated[
     list[str],
     option(
-        "--cap", "CURRENCY=AMOUNT, such as epsilon=1 or rho=1/2; of one analyst ana:epsilon=1/2; repeat it."
+        "--cap", "A cap, such as epsilon=1 or rho=1/2; for the analyst ana, ana:epsilon=1/2; may be repeated."
     ),
 ]
 Unit = Annotated[str | None, option("--unit", "Who is protected, such as person.")]
-NeighboursOption = Annotated[str | None, option("--neighbours", "One step: add-remove or replace.")]
+NeighboursOption = Annotated[
+    str | None,
+    option("--neighbours", "The neighbour relation, which defines one step: add-remove or replace."),
+]
 ChecksOption = Annotated[
     int | None,
     option(
         "--checks",
-        "How many rules that are not listed may be checked on confidential counts; by default 3.",
+        "The number of rules that may be checked on confidential counts without being listed; by default 3.",
         min=0,
     ),
 ]
@@ -45,14 +48,16 @@ ListedOption = Annotated[
     list[Path] | None,
     option(
         "--list",
-        "A spec whose invariants may be published and whose rules may be checked at no cost, for what they mean.",
+        "A spec whose invariants may be published, and whose rules may be checked without using up checks.",
     ),
 ]
-Renews = Annotated[str, option("--renews", "yearly: caps are those of a calendar year (UTC).")]
-Series = Annotated[
-    str, option("--series", "monthly: the first data of a month need no declaration of their own.")
+Renews = Annotated[
+    str, option("--renews", "Write yearly if the caps hold for each calendar year (UTC) anew.")
 ]
-Sign = Annotated[bool, option("--sign", "Sign every further entry with a key in the keeper's folder.")]
+Series = Annotated[
+    str, option("--series", "Write monthly if the first data of each month need no declaration.")
+]
+Sign = Annotated[bool, option("--sign", "Sign every later entry with a key in the keeper's folder.")]
 PublicKeys = Annotated[
     list[str] | None,
     option(
@@ -60,8 +65,10 @@ PublicKeys = Annotated[
         "A column of the confidential table whose values are public, so that specs may take their places from it.",
     ),
 ]
-Against = Annotated[Path | None, option("--against", "A bundle, or a folder of bundles.")]
-Out = Annotated[Path | None, option("--out", "A new file; by default the terminal.")]
+Against = Annotated[
+    Path | None, option("--against", "The bundle, or folder of bundles, to compare with the ledger.")
+]
+Out = Annotated[Path | None, option("--out", "The file to write; by default the entries are printed.")]
 
 
 def budget_group() -> typer.Typer:

@@ -23,7 +23,7 @@ from trueup.cli.options import (
 from trueup.cli.printing import print_json, progress
 
 Publish = Annotated[
-    bool, option("--publish", "Refuse a page that must not be published: it is read by others.")
+    bool, option("--publish", "Write a page for readers outside: refuse one that must not be published.")
 ]
 PageOut = Annotated[Path, option("--out", "The HTML file to write.")]
 
@@ -31,11 +31,16 @@ PageOut = Annotated[Path, option("--out", "The HTML file to write.")]
 Level = Annotated[
     str,
     option(
-        "--level", "Of margins of error in the report of a release: 50%, 80%, 90%, 95% or 99%.", shown=True
+        "--level",
+        "The probability of margins of error in the report of a release: 50%, 80%, 90%, 95% or 99%.",
+        shown=True,
     ),
 ]
 Shapes = Annotated[
-    Path | None, option("--shapes", "GeoJSON of the places of a level: the report shows a map.")
+    Path | None,
+    option(
+        "--shapes", "A GeoJSON file with the outlines of a level's places, from which the report draws a map."
+    ),
 ]
 
 
@@ -60,27 +65,33 @@ def report_command(
 
 
 To = Annotated[
-    str, option("--to", "csv, xlsx, parquet, sdmx-csv, records, or metadata for a registry of deployments.")
+    str,
+    option(
+        "--to",
+        "The format: csv, xlsx, parquet, sdmx-csv, records, or metadata (for a registry of deployments).",
+    ),
 ]
 Out = Annotated[
     Path | None, option("--out", "A new folder, or file.xlsx; by default named after the bundle.")
 ]
 Table = Annotated[
-    list[str] | None, option("--table", "Such as county or 'county x sex'; repeat it. By default all.")
+    list[str] | None,
+    option("--table", "A table, such as county or 'county x sex'; may be repeated. By default all tables."),
 ]
 Wide = Annotated[str | None, option("--wide", "The attribute whose values become columns.")]
-TableLevel = Annotated[str, option("--level", "Probability of the margins of error.", shown=True)]
+TableLevel = Annotated[str, option("--level", "The probability of the margins of error.", shown=True)]
 Guarded = Annotated[
     bool,
     option(
-        "--for-spreadsheets", "In CSV: guard labels that a spreadsheet would run as formulas; mark UTF-8."
+        "--for-spreadsheets",
+        "In CSV, protect labels that a spreadsheet would run as formulas, and mark the file as UTF-8.",
     ),
 ]
 Agency = Annotated[
     str,
     option(
         "--agency",
-        "In SDMX: who maintains the structures; in metadata: the curator.",
+        "In SDMX, the agency that maintains the structures; in metadata, the curator.",
         shown=True,
     ),
 ]
@@ -134,7 +145,8 @@ def areas_command(
     by: Annotated[
         str | None,
         option(
-            "--by", "Attributes to keep, with commas; '' for totals. By default all, if one table has them."
+            "--by",
+            "The attributes to keep, separated by commas; '' for totals. By default all, if one table has all.",
         ),
     ] = None,
     memory: Memory = None,

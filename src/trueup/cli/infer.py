@@ -46,62 +46,70 @@ from trueup.cli.printing import print_json, progress
 from trueup.cli.published import is_census_file, read_periods, read_source
 from trueup.errors import SpecError
 
-Source = Annotated[Path | None, argument("A bundle, or a spec with the Census files of --table.")]
+Source = Annotated[Path | None, argument("A bundle, or the spec of the Census files that --table names.")]
 Perturbed = Annotated[Path | None, option("--perturbed", "The spec of tables that somebody else published.")]
 Tables = Annotated[
     list[Path] | None,
     option(
         "--table",
-        "One of the published tables (CSV, Parquet, xlsx or ods) or S-DHC files, repeat it; or the folder of 2020 Census "
+        "A published table (CSV, Parquet, xlsx or ods) or an S-DHC file, may be repeated; or the folder of 2020 Census "
         "noisy-measurement files.",
     ),
 ]
 Geography = Annotated[
-    Path | None, option("--geography", "The places of --perturbed; by default those of its tables.")
+    Path | None,
+    option("--geography", "The list of places for --perturbed; by default the places in its tables."),
 ]
 Released = Annotated[
-    Path | None, option("--released", "Released counts alone, with the spec that they were made by.")
+    Path | None,
+    option(
+        "--released",
+        "Released counts without their measurements; the first argument is the spec of the release.",
+    ),
 ]
 Later = Annotated[
     list[Path] | None,
     option(
         "--later",
-        "The bundle of a later period, repeat it: all are inferred together, linked by the prior. Folders name periods.",
+        "The bundle of a later period; may be repeated. The prior links all periods, which are named by their folders.",
     ),
 ]
-Out = Annotated[Path | None, option("--out", "Write a new folder.")]
+Out = Annotated[Path | None, option("--out", "The new folder to write.")]
 Estimates = Annotated[
     Path | None,
     option(
         "--estimates",
-        "Write the estimates of S-DHC tables to this file, with the columns that their users know, and those of ratios "
-        "beside it.",
+        "Write estimates of S-DHC tables to this file, with the columns of the published tables, and estimates of ratios "
+        "to a file beside it.",
     ),
 ]
-Draws = Annotated[int, option("--draws", "Number of draws.", shown=True, min=1)]
-Level = Annotated[str, option("--level", "Probability of the intervals: 95% or .95.", shown=True)]
+Draws = Annotated[int, option("--draws", "The number of draws.", shown=True, min=1)]
+Level = Annotated[str, option("--level", "The probability of the intervals, such as 95% or .95.", shown=True)]
 AsCsv = Annotated[bool, option("--csv", "Write CSV instead of Parquet.")]
 Chosen = Annotated[
-    list[str] | None, option("--chosen", "Label of a count that the report's pictures show; repeat it.")
+    list[str] | None,
+    option("--chosen", "The label of a count that the report's pictures show; may be repeated."),
 ]
-Within = Annotated[str | None, option("--within", "Only this place and all below it: county=44001.")]
+Within = Annotated[
+    str | None, option("--within", "Infer only this place and the places in it: county=44001.")
+]
 Tier = Annotated[
     str | None,
     option(
         "--tier",
-        "Of trees exact, of histograms chains; or approximate. By default exact where noise is narrow, "
-        "chains where they pass in 15 seconds of a processor.",
+        "How draws are made: exact (for trees), chains (for histograms) or approximate. By default exact if the noise is "
+        "narrow, and chains if they converge in 15 seconds of processor time.",
     ),
 ]
 Minutes = Annotated[
     float | None,
     option(
         "--minutes",
-        "Wall time until an answer or a refusal stands, at least 1; by default the spec's, or 10.",
+        "The minutes after which the run must end with a result or an error, at least 1; by default the spec's, or 10.",
     ),
 ]
-By = Annotated[str | None, option("--by", "Attributes to keep in --areas, with commas.")]
-Show = Annotated[int, option("--show", "Rows to print of each table.", shown=True, min=0)]
+By = Annotated[str | None, option("--by", "The attributes to keep in --areas, separated by commas.")]
+Show = Annotated[int, option("--show", "The number of rows to print of each table.", shown=True, min=0)]
 
 
 def infer_command(
@@ -245,7 +253,8 @@ def _refuse_estimates(spec: Any, path: Path, *, census: bool) -> None:
             "--estimates is given without S-DHC tables"
             if not census
             else "--estimates is given, but the spec names no ratio",
-            needed="S-DHC files, given by --table FILE, and a spec with [[infer.quantity]]",
+            needed="S-DHC files, given by --table FILE" if not census else "a spec with [[infer.quantity]]",
+            remedy="leave out --estimates, or give what is needed",
         )
     refuse_file(path, "--estimates")
 

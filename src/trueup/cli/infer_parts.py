@@ -137,12 +137,14 @@ EngineOfParts = Annotated[
     str | None,
     option(
         "--engine",
-        "local, spark or the address of a Spark cluster: a large tree, histogram or family of tables by parts, which the same "
-        "command goes on with after a kill.",
+        "Infer a large tree, histogram or family of tables by parts: local, spark or the address of a Spark cluster. The same "
+        "command continues an interrupted run.",
         ENGINE,
     ),
 ]
-SummariesAlone = Annotated[bool, option("--summaries-alone", "By parts, write no draws.", OUTPUT)]
+SummariesAlone = Annotated[
+    bool, option("--summaries-alone", "With --engine, write summaries only, without draws.", OUTPUT)
+]
 
 
 @dataclass(frozen=True)

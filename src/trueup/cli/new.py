@@ -17,54 +17,60 @@ Places = Annotated[
     Path | None,
     option(
         "--geography",
-        "The public list of places: CSV, Parquet, xlsx or ods; none for a table without places.",
+        "The public list of places: CSV, Parquet, xlsx or ods; leave it out if the table has no places.",
     ),
 ]
 PublicPlaces = Annotated[
     bool | None,
     option(
         "--public-places",
-        "Of a table of counts: the places that it lists are public themselves, and are read from it.",
+        "State that the places in a table of counts are public, and read them from it.",
     ),
 ]
 Identifier = Annotated[
     str | None,
     option(
         "--id",
-        "The column that says whom a row is about, if one unit may stand in several rows; '' if each row is one unit.",
+        "The column that identifies the unit of each row, if one unit may have several rows; otherwise ''.",
     ),
 ]
 Most = Annotated[
     int | None,
     option(
         "--most",
-        "Rows of one unit that are kept at most; noise grows with it, and rows beyond it are left out.",
+        "The largest number of rows of one unit; further rows are left out. The noise grows with this number.",
         min=1,
     ),
 ]
-Title = Annotated[str | None, option("--title", "What the release is called.")]
-Unit = Annotated[str | None, option("--unit", "Who is protected: person, visitor.")]
+Title = Annotated[str | None, option("--title", "The title of the release.")]
+Unit = Annotated[str | None, option("--unit", "The protected unit, such as person or visitor.")]
 Count = Annotated[str | None, option("--count", "The column of counts; '' if each row is one unit.")]
-Levels = Annotated[str | None, option("--levels", "Columns of places, from large to small: county,town.")]
+Levels = Annotated[
+    str | None, option("--levels", "The columns of places, from large to small, such as county,town.")
+]
 Attributes = Annotated[
     list[str] | None,
     option(
         "--attribute",
-        "A column to count by with all values that it may have, sex=f,m; age=bins 0,15,65 for whole numbers, "
-        "date=months 2026-01 to 2026-12 for dates. After semicolons, how it is read: missing unknown; other rest; "
-        "form DD.MM.YYYY; fold. A value with a comma or a semicolon stands in double quotes; may be repeated.",
+        "A column to count by, with all its possible values: sex=f,m; for whole numbers age=bins 0,15,65; for dates "
+        "date=months 2026-01 to 2026-12. Rules for reading follow after semicolons: missing unknown; other rest; "
+        "form DD.MM.YYYY; fold. Put a value with a comma or semicolon in double quotes. May be repeated.",
     ),
 ]
 Tables = Annotated[
     list[str] | None,
     option(
         "--table",
-        "A table to release, 'district x sex x age'; may be repeated. By default each adds an attribute to the one before.",
+        "A table to release, such as 'district x sex'; may be repeated. By default each table adds one attribute.",
     ),
 ]
-Matters = Annotated[str | None, option("--matters", "The table that matters most; it gets half of the loss.")]
-Epsilon = Annotated[str | None, option("--epsilon", "Privacy loss of the release.")]
-Yes = Annotated[bool, option("--yes", "Ask nothing: take what is proposed where nothing is given.")]
+Matters = Annotated[
+    str | None, option("--matters", "The table that matters most; it gets half of the privacy loss.")
+]
+Epsilon = Annotated[str | None, option("--epsilon", "The privacy loss (epsilon) of the release.")]
+Yes = Annotated[
+    bool, option("--yes", "Ask no questions; accept the proposal for each answer that is not given.")
+]
 
 
 def new_command(

@@ -38,7 +38,7 @@ def option(name: str, meaning: str, group: str | None = None, *, shown: bool = F
 
 
 SpecPath = Annotated[Path, argument("The spec, a TOML file.")]
-TABLES = "CSV, Parquet, a folder of it, xlsx or ods; of two tables that the spec links first the persons, then the households"
+TABLES = "CSV, Parquet (file or folder), xlsx or ods. If the spec links two tables, give persons first, then households"
 DataPaths = Annotated[list[str], option("--data", f"The confidential table: {TABLES}.", INPUT)]
 GeographyPath = Annotated[
     Path | None, option("--geography", "The public list of places: CSV, Parquet, xlsx or ods.", INPUT)
@@ -46,15 +46,17 @@ GeographyPath = Annotated[
 OutPath = Annotated[Path, option("--out", "A new folder.", OUTPUT)]
 BundlePath = Annotated[Path, argument("A bundle: the folder that a run wrote.")]
 LedgerUrl = Annotated[
-    str | None, option("--ledger", "Charge this ledger: a file, or postgresql://...", LEDGER)
+    str | None, option("--ledger", "The ledger that is charged: a file, or postgresql://...", LEDGER)
 ]
-Analyst = Annotated[str | None, option("--analyst", "Who is charged.", LEDGER)]
-Key = Annotated[str | None, option("--key", "A name for this run: repeating it never draws again.", LEDGER)]
+Analyst = Annotated[str | None, option("--analyst", "The analyst whose budget is charged.", LEDGER)]
+Key = Annotated[
+    str | None, option("--key", "A name for this run; a run with the same name draws no new noise.", LEDGER)
+]
 ExpectRows = Annotated[
     int | None,
     option(
         "--expect-rows",
-        "How many rows the confidential table must hold; counts as the check of a rule.",
+        "The number of rows that the confidential table must have; this counts as one checked rule.",
         INPUT,
         min=0,
     ),
@@ -63,15 +65,15 @@ Areas = Annotated[
     str | None,
     option(
         "--areas",
-        "Areas of your own: a CSV or Parquet file with a row for each place of each area, which its column 'area' names; "
-        "NAME=FILE where the column is called NAME.",
+        "Your own areas: a CSV or Parquet file with one row for each place in an area, and the area's name in the column 'area'. "
+        "Write NAME=FILE if that column is called NAME.",
     ),
 ]
 TakeOver = Annotated[
     bool,
     option(
         "--take-over",
-        "The process of another machine that began the run, and gives no sign of life, is dead.",
+        "Continue a run that a process on another machine began; you state that this process has ended.",
         ENGINE,
     ),
 ]
@@ -79,24 +81,31 @@ TakeOver = Annotated[
 EVERYWHERE = "Of all commands, before or after the command"
 AsJson = Annotated[bool, option("--json", "Print JSON for machines.", EVERYWHERE)]
 Encoding = Annotated[
-    str | None, option("--encoding", "Of those CSV files that are not in UTF-8, such as latin-1.", EVERYWHERE)
+    str | None,
+    option("--encoding", "The encoding of CSV files that are not in UTF-8, such as latin-1.", EVERYWHERE),
 ]
 LogFile = Annotated[
-    Path | None, option("--log", "Add what the run does to this file, a line of JSON each.", EVERYWHERE)
+    Path | None,
+    option(
+        "--log", "Append the progress of the run to this file, one line of JSON for each step.", EVERYWHERE
+    ),
 ]
 Memory = Annotated[
     str | None,
     option(
         "--memory",
-        "Memory for all processes together, such as 8GB: what needs more is done by parts, or refused by name. A release has 4GB "
-        "by default, sums over areas 2GB; else there is no limit.",
+        "The memory for all processes together, such as 8GB. A task that needs more is done by parts or refused. By default 4GB "
+        "for a release, 2GB for sums over areas, and no limit for other commands.",
         EVERYWHERE,
     ),
 ]
 Workers = Annotated[
     int | None,
     option(
-        "--workers", "Processes at work at once; by default 1, of Spark the cores it has.", EVERYWHERE, min=1
+        "--workers",
+        "The number of processes that work at the same time; by default 1, or with Spark all its cores.",
+        EVERYWHERE,
+        min=1,
     ),
 ]
 COMMON: dict[str, Any] = {

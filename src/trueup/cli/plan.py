@@ -29,33 +29,34 @@ Total = Annotated[
     str | None,
     option(
         "--total",
-        "What to divide: 1/2, or an epsilon at a delta, 8@1e-10; by default the least that meets the targets, or what the spec "
-        "spends.",
+        "The budget to divide: 1/2, or an epsilon at a delta, 8@1e-10. By default the least that meets the targets or, without "
+        "targets, the budget of the spec.",
     ),
 ]
 Weights = Annotated[
-    list[str] | None, option("--weight", "TABLE=NUMBER: what its mean error variance is worth (default 1).")
+    list[str] | None,
+    option("--weight", "TABLE=NUMBER: the weight of the table's mean error variance (by default 1)."),
 ]
 Targets = Annotated[
     list[str] | None,
     option(
         "--target",
-        "TABLE=COUNTS@PERCENT%: the margin of error wanted of every count; mean:TABLE=... of their mean.",
+        "TABLE=COUNTS@PERCENT%: the largest margin of error for every count; mean:TABLE=... for their mean.",
     ),
 ]
 Wishes = Annotated[
     str | None,
     option(
         "--preset",
-        "In place of weights and targets: relative (each table's error weighed by what it is now) or no-worse (every table's "
-        "largest error as it is now is its target).",
+        "Instead of weights and targets: relative (each table's error relative to its present error) or no-worse (no table's "
+        "largest error may grow).",
     ),
 ]
 Out = Annotated[
     list[Path] | None,
     option(
         "--out",
-        "A new file: .html for table and picture, .toml for the spec with the planned budgets; repeat it for both.",
+        "The file to write: .html for a page, .toml for the spec with the planned budgets; repeat it for both.",
     ),
 ]
 

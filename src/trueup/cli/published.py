@@ -117,8 +117,8 @@ def read_periods(bundle: Path | None, first: Any, later: list[Path]) -> dict[str
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) < len(names):
         raise SpecError(
-            "the folders of two periods have the same name",
-            needed="folder names that differ, because periods are named by their folders",
+            f"the folders of two periods have the same name: {', '.join(map(str, folders))}",
+            needed="a different folder name for each period, because it names the period",
         )
     return dict(zip(names, [first, *(_read_bundle(folder, [])[1] for folder in later)]))
 
@@ -183,8 +183,8 @@ def _read_census(path: Path, tables: list[Any]) -> Any:
         return spec, read_sdhc(spec, tables)
     if len(tables) > 1:
         raise SpecError(
-            "a folder of noisy-measurement files is given together with other tables",
-            needed="the folder alone",
+            f"the folder '{tables[0]}' of noisy-measurement files is given together with other tables",
+            needed="that folder alone, or S-DHC files",
         )
     from trueup.io.published.nmf import read_nmf
 

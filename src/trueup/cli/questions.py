@@ -20,13 +20,13 @@ def ask_command(
     question: Annotated[
         list[str],
         argument(
-            "Names with + - * /, rank(...) and one comparison: \"'county=001, sex=f' / 'county=001'\"; the name of a "
-            'level asks about each of its places: "rank(county)".'
+            "Names of counts with + - * /, rank(...) and at most one comparison: \"'county=001, sex=f' / 'county=001'\". "
+            'The name of a level stands for each of its places: "rank(county)".'
         ),
     ],
     areas: Areas = None,
     level: Annotated[
-        str | None, option("--level", "Probability of the intervals; by default the posterior's.")
+        str | None, option("--level", "The probability of the intervals; by default that of the posterior.")
     ] = None,
     show: Annotated[int, option("--show", "Rows to print.", shown=True, min=1)] = 20,
     as_json: AsJson = False,
@@ -102,39 +102,47 @@ def _to_digits_known(value: float, sd: float) -> str:
 
 
 def change_command(
-    before: Annotated[Path, argument("The earlier bundle, or posterior of `infer --out`.")],
+    before: Annotated[Path, argument("The earlier bundle, or a posterior that `trueup infer --out` wrote.")],
     after: Annotated[
         Path | None,
-        argument("The later one, of the same kind; none if BEFORE is a posterior of several periods."),
+        argument("The later bundle or posterior; leave it out if BEFORE is a posterior of several periods."),
     ] = None,
     table: Annotated[
         str | None,
-        option("--table", "What is compared, such as 'county x sex'; by default totals of the lowest level."),
+        option(
+            "--table", "The table to compare, such as 'county x sex'; by default totals of the lowest level."
+        ),
     ] = None,
     question: Annotated[
         str | None,
         option(
             "--ask",
-            "Of posteriors, in place of a table: what is compared, such as a share, \"'county, sex=f' / county\".",
+            "The question to compare between two posteriors, instead of a table: \"'county, sex=f' / county\".",
         ),
     ] = None,
     crosswalk: Annotated[
         Path | None,
         option(
             "--crosswalk",
-            "Places that were split, merged or renamed: a table with the columns before and after.",
+            "A table of places that were split, merged or renamed, with the columns before and after.",
         ),
     ] = None,
     periods: Annotated[
         str | None,
         option(
             "--periods",
-            "Of a posterior of several periods, the two to compare: 2025,2026; by default its last two.",
+            "The two periods to compare in a posterior of several, such as 2025,2026; by default the last two.",
         ),
     ] = None,
-    level: Annotated[str, option("--level", "Probability of each interval: 90% or .9.", shown=True)] = "90%",
-    show: Annotated[int, option("--show", "Rows to print, largest changes first.", shown=True, min=1)] = 20,
-    out: Annotated[Path | None, option("--out", "Write all rows to a new .csv or .parquet file.")] = None,
+    level: Annotated[
+        str, option("--level", "The probability of each interval, such as 90% or .9.", shown=True)
+    ] = "90%",
+    show: Annotated[
+        int, option("--show", "The number of rows to print, largest changes first.", shown=True, min=1)
+    ] = 20,
+    out: Annotated[
+        Path | None, option("--out", "The new .csv or .parquet file to which all rows are written.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare two releases of the same places, and state the changes with intervals."""

@@ -44,23 +44,23 @@ from trueup.errors import BusyError, SpecError
 Spec = Annotated[Path | None, argument("The spec, a TOML file.")]
 Data = Annotated[
     list[str] | None,
-    option("--data", f"The confidential table: {TABLES}; for Spark also an address or table:NAME.", INPUT),
+    option("--data", f"The confidential table: {TABLES}. Spark also reads an address or table:NAME.", INPUT),
 ]
 Out = Annotated[Path | None, option("--out", "A new folder.", OUTPUT)]
 Engine = Annotated[
     str | None,
     option(
         "--engine",
-        "memory, local, spark, or the address of a Spark cluster, such as spark://host:7077 or yarn; by default what the size "
-        "and --memory suggest.",
+        "The engine: memory, local, spark, or the address of a Spark cluster, such as spark://host:7077 or yarn. By default the "
+        "one that suits the size and --memory.",
         ENGINE,
     ),
 ]
 WorkerMemory = Annotated[
-    str | None, option("--worker-memory", "Memory of each worker, in place of --memory.", ENGINE)
+    str | None, option("--worker-memory", "The memory of each worker, instead of --memory.", ENGINE)
 ]
 Resume = Annotated[
-    Path | None, option("--resume", "Continue the interrupted run of this folder, OUT.run.", ENGINE)
+    Path | None, option("--resume", "The folder of the interrupted run to continue, OUT.run.", ENGINE)
 ]
 
 

@@ -52,11 +52,20 @@ def _free_folder() -> Path:
 def synth_command(
     spec: SpecPath,
     out: OutPath,
-    blocks: Annotated[int | None, option("--blocks", "Places of the last level.")] = None,
-    persons: Annotated[int | None, option("--persons", "Units in all; stated totals are scaled.")] = None,
-    state: Annotated[list[str] | None, option("--state", "Make this region alone; may be repeated.")] = None,
-    totals: Annotated[Path | None, option("--totals", "Stated totals: name, persons, perhaps code.")] = None,
-    seed: Annotated[int, option("--seed", "The same seed gives the same files.", shown=True)] = 20200401,
+    blocks: Annotated[int | None, option("--blocks", "The number of places at the last level.")] = None,
+    persons: Annotated[
+        int | None, option("--persons", "The number of units in all; stated totals are scaled to it.")
+    ] = None,
+    state: Annotated[
+        list[str] | None, option("--state", "A region to make, instead of all regions; may be repeated.")
+    ] = None,
+    totals: Annotated[
+        Path | None,
+        option("--totals", "A table of stated totals with the columns name, persons and, optionally, code."),
+    ] = None,
+    seed: Annotated[
+        int, option("--seed", "The seed; the same seed gives the same files.", shown=True)
+    ] = 20200401,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -87,15 +96,18 @@ def synth_command(
     print(f"To release: trueup release {shlex.join(given)} --out NEW")
 
 
-Bundle = Annotated[Path | None, argument("A bundle to explore; without one a release is designed.")]
+Bundle = Annotated[Path | None, argument("The bundle to explore; without it, a release is designed.")]
 Folder = Annotated[
-    Path, option("--folder", "Where decisions are kept; made if it does not exist.", shown=True)
+    Path,
+    option("--folder", "The folder in which decisions are stored; made if it does not exist.", shown=True),
 ]
 SpecFile = Annotated[Path | None, option("--spec", "Begin with this spec, a TOML file.")]
-Data = Annotated[str, option("--data", "The confidential table: its header is read.")]
-Shapes = Annotated[str, option("--shapes", "Outlines of the places, as GeoJSON, to draw maps.")]
+Data = Annotated[str, option("--data", "The confidential table, whose header is read.")]
+Shapes = Annotated[str, option("--shapes", "A GeoJSON file with the outlines of places, for maps.")]
 Demo = Annotated[bool, option("--demo", "Begin with a synthetic table.")]
-Port = Annotated[int, option("--port", "By default a free one.", shown=True, min=0, max=65535)]
+Port = Annotated[
+    int, option("--port", "The port of the page; 0 for any free one.", shown=True, min=0, max=65535)
+]
 Browser = Annotated[bool, option("--browser", "Open the page in the browser.")]
 
 
@@ -163,7 +175,9 @@ def _listed(kinds: Sequence[Any]) -> list[dict[str, Any]]:
     return [{"name": k.name, "title": k.title, "structures": sorted(k.structures)} for k in kinds]
 
 
-OfPublished = Annotated[bool, option("--published", "Of the spec of tables that somebody else published.")]
+OfPublished = Annotated[
+    bool, option("--published", "Print the schema of specs of tables that somebody else published.")
+]
 
 
 def schema_command(published: OfPublished = False) -> None:
@@ -180,8 +194,8 @@ def audit_command(
             "A noise distribution with its parameters: discrete-laplace:epsilon=1/2, discrete-gaussian:rho=1/8."
         ),
     ],
-    draws: Annotated[int, option("--draws", "Number of draws.", shown=True, min=1000)] = 10_000_000,
-    delta: Annotated[float | None, option("--delta", "State epsilon at it.")] = None,
+    draws: Annotated[int, option("--draws", "The number of draws.", shown=True, min=1000)] = 10_000_000,
+    delta: Annotated[float | None, option("--delta", "The delta at which epsilon is stated.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Audit a sampler: bound epsilon from draws, compare neighbouring log ratios, and test its tables."""

@@ -33,16 +33,21 @@ from trueup.digits import to_digits
 from trueup.errors import SpecError
 
 Persons = Annotated[
-    int | None, option("--persons", "Units of the made-up population that errors are simulated on.", min=1)
+    int | None,
+    option(
+        "--persons", "The number of units in the made-up population on which errors are simulated.", min=1
+    ),
 ]
 RecordsOfOne = Annotated[
     str | None,
     option(
         "--records-of-one",
-        "How many records units have, as you suppose: shares by number, 1=60,2=25,20=15. Weighs bounds on them.",
+        "Your guess of how many records units have, as NUMBER=SHARE, such as 1=60,2=25,20=15; limits are compared with it.",
     ),
 ]
-Quick = Annotated[bool, option("--quick", "Simulate no errors: closed forms alone.")]
+Quick = Annotated[
+    bool, option("--quick", "Give only those errors for which formulas exist, without simulation.")
+]
 
 
 def explain_command(

@@ -103,8 +103,8 @@ def _answerable(state: Totals, request: Request) -> None:
             f"the release checks rules on dataset '{request.dataset}' that were not checked before: {words}",
             needed=f"at most {max(left, 0)} new checks (of {terms.checks}), because each check reveals an exact fact about "
             "confidential counts",
-            remedy="leave the rules out; or have the keeper list them with a new account (`trueup budget init --list`), or clean "
-            "the table and declare it (`trueup budget data`): then rules are checked anew"
+            remedy="leave the rules out, or have the keeper list them in a new account (`trueup budget init --list`) or declare "
+            "a corrected table (`trueup budget data`), on which rules are counted anew"
             + (
                 ""
                 if request.data
@@ -121,7 +121,7 @@ def _refuse_over_cap(owner: Owner, loss: Loss, caps: Caps, spent: Loss) -> None:
         if wanted and not covered[currency]:
             raise BudgetError(
                 f"{_whose(owner)} has no cap in {currency}",
-                remedy="declare a cap with `trueup budget init`, or ask for a currency that has a cap",
+                remedy="declare a cap with `trueup budget init`, or give the budgets of the spec in a unit that has a cap",
             )
     for currency, cap in caps.items():
         if spent_in(currency, total) > cap:

@@ -177,8 +177,8 @@ class Ledger:
         """Sign all later entries with a key of the keeper's folder, so that only its holder can add entries."""
         if self.keeper is None:
             raise BudgetError(
-                "the ledger has no keeper's folder",
-                needed="a folder for the key of fingerprints",
+                "entries cannot be signed: the ledger has no keeper's folder",
+                needed="a folder for the secret key, which only its owner can read",
                 remedy="give its path in the variable TRUEUP_KEEPER",
             )
         with self._stored.writing() as locked:
@@ -255,7 +255,7 @@ class Ledger:
             if not drawn.same_as(request):
                 other = "another release" if drawn.spec == request.spec else "a release of another spec"
                 raise BudgetError(
-                    f"the idempotency key '{request.key}' belongs to {other}; nothing was drawn",
+                    f"the key '{request.key}' belongs to {other}; nothing was drawn",
                     needed="the spec, dataset and analyst with which the key was first used",
                     remedy="use a new key for a new release",
                 )

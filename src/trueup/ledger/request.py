@@ -79,7 +79,7 @@ def check_request(request: Request) -> None:
     read_name(request.dataset, "the dataset")
     read_name(request.analyst, "the analyst")
     if request.key is not None:
-        read_name(request.key, "the idempotency key")
+        read_name(request.key, "the key")
     if not isinstance(request.loss, Loss):
         raise SpecError(
             f"a {type(request.loss).__name__} is given as the loss",

@@ -56,7 +56,7 @@ def refuse_taken(final: Path, waiting: Iterable[str]) -> None:
     # A rename may happen between the two looks: then the waiting folder was seen, or the target is.
     if any(Path(other).exists() for other in waiting):
         raise BundleError(
-            f"the folder '{final}' would receive a second release", remedy="choose another --out"
+            f"another release is about to be written to '{final}'", remedy="choose another --out"
         )
     refuse_occupied(final)
 

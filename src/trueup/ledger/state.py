@@ -201,7 +201,9 @@ def parse_caps(texts: Iterable[str]) -> tuple[dict[str, str], dict[str, dict[str
         held = caps.setdefault(name, {})
         if currency in held:
             raise SpecError(
-                f"the cap '{text}' is given twice", needed="each cap once", remedy="leave one of them out"
+                f"the cap '{text}' is given twice",
+                needed="one amount for each cap",
+                remedy="leave one of them out",
             )
         held[currency] = amount
     return caps.pop(""), caps
@@ -210,7 +212,7 @@ def parse_caps(texts: Iterable[str]) -> tuple[dict[str, str], dict[str, dict[str
 def read_caps(given: CapsGiven) -> Caps:
     """Read the amounts of caps by unit (epsilon, rho or delta); raise SpecError if one cannot be read."""
     if not isinstance(given, Mapping) or not given:
-        raise SpecError("no cap is given", needed='caps such as {"epsilon": "1"}')
+        raise SpecError("no cap is given", needed='a cap: --cap epsilon=1, in Python {"epsilon": "1"}')
     return {_currency(name): rational(amount, f"the cap in {name}") for name, amount in given.items()}
 
 
@@ -218,7 +220,7 @@ def _currency(given: object) -> str:
     if isinstance(given, str) and given in CURRENCIES:
         return given
     shown = f"'{given}'" if isinstance(given, str) else f"of type {type(given).__name__}"
-    raise SpecError(f"a currency of the budget is {shown}", needed=f"one of {', '.join(CURRENCIES)}")
+    raise SpecError(f"the unit of a cap is {shown}", needed=f"one of {', '.join(CURRENCIES)}")
 
 
 def new_caps(state: State, owner: Owner, given: Caps) -> dict[str, str]:
@@ -227,8 +229,8 @@ def new_caps(state: State, owner: Owner, given: Caps) -> dict[str, str]:
     for currency, amount in given.items():
         if known.get(currency, amount) != amount:
             raise BudgetError(
-                f"dataset '{owner[0]}' has another cap in {currency}",
-                needed="the same cap; caps may be added but not changed",
+                f"dataset '{owner[0]}' already has a different cap in {currency}",
+                needed="the amount of the declared cap, because caps never change",
             )
         if known and currency not in known:
             raise BudgetError(

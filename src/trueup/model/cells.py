@@ -253,7 +253,7 @@ class Cells:
         self.tree.level(given.level)
         self.recodes(given.attributes)
         if len(set(given.attributes)) < len(given.attributes):
-            raise SpecError(f"the table '{given}' names an attribute twice", needed="each attribute once")
+            raise SpecError(f"the table '{given}' names an attribute twice", needed="different attributes")
         return given
 
     @property
@@ -283,7 +283,8 @@ class Cells:
             raise SpecError(f"attribute '{min(unknown)}' is not declared", needed=f"one of: {declared}")
         if twice := next((named for named in seen if len(named) > 1), None):
             raise SpecError(
-                f"'{twice[0].name}' and '{twice[1].name}' are the same attribute", needed="only one of them"
+                f"'{twice[0].name}' and '{twice[1].name}' are the same attribute",
+                needed="one of the two names",
             )
         return tuple(named[0] if named else a.summed for a, named in zip(self.attributes, seen))
 

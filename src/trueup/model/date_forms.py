@@ -63,7 +63,7 @@ def refuse_date(date: str | None, form: str | None, values: set[str]) -> None:
         mixed = parts == ["YYYY", "DD", "MM"] or len(set(parts)) < len(parts)
         if date is None or not _FORM.fullmatch(form) or needed - set(parts) or mixed:
             raise ValueError(
-                f'its form \'{form}\' is none of a {date or "date"}; needed: beside date = "month" or "year", one such as '
+                f'its form \'{form}\' does not describe a {date or "date"}; needed: with date = "month" or "year", one such as '
                 "'DD.MM.YYYY', 'MM/DD/YYYY' or 'YYYYMMDD'"
             )
     if date is None:

@@ -99,8 +99,8 @@ def slowest_of(query: Query) -> float:
         )
     if isinstance(slowest, bool) or not isinstance(slowest, int | float) or not slowest >= 0:
         raise SpecError(
-            f"query '{query.name}' has a wrong `slowest`",
-            needed="seconds of 0 or more, such as slowest = 300",
+            f"query '{query.name}' gives slowest = {slowest!r}",
+            needed="a number of seconds, 0 or more, such as slowest = 300",
         )
     return float(slowest)
 

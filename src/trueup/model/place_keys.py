@@ -162,8 +162,8 @@ def paths_of(ids: NDArray, parents: NDArray) -> NDArray:
         what = "two parents" if len(set(same)) > 1 else "two rows"
         raise DataError(
             f"place '{ids[twice]}' has {what}",
-            needed="one row and one parent for each place",
-            remedy="leave the other rows out",
+            needed="one row for each place, with one parent",
+            remedy="leave out its other rows",
         )
     at = np.minimum(np.searchsorted(unique, parents), len(unique) - 1)
     is_root = parents == ""

@@ -312,7 +312,10 @@ class TablePart(SpecPart):
                 else "kind 'records' is given `count` or [[table.cell]]: leave it out"
             )
         if self.join is not None and (self.kind != "records" or self.join.counts == self.counts):
-            raise ValueError("[table.join] must link two tables of records that count different units")
+            raise ValueError(
+                "[table.join] links a table of counts, or two tables of one unit: link two tables of records "
+                "whose `counts` differ"
+            )
         if self.place is not None and (self.keys == "public" or self.join is not None):
             raise ValueError(
                 "`place` is given, but the places of the table do not come from a list of their own (--geography "

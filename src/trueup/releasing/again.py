@@ -140,7 +140,7 @@ def _laid_out(source: Path, *given: Any, **options: Any) -> reporting.Report:
         if isinstance(error, TrueupError):
             raise
         raise BundleError(
-            f"'{source}' lacks figures that its report shows", remedy="restore the bundle"
+            f"'{source}' lacks figures that its report shows", remedy="restore it from a backup copy"
         ) from None
 
 

@@ -117,7 +117,9 @@ class MarginsBySize:
         if lowest not in known:
             raise SpecError(
                 f"the table '{table}' has no size class that begins at {lowest}",
-                needed=f"one of {', '.join(map(str, known))}" if known else "a table with sizes",
+                needed=f"one of {', '.join(map(str, known))}"
+                if known
+                else "a table in which the margin of error depends on the size of the count",
             )
         if not (np.isfinite(margin) and margin > 0):
             raise SpecError(

@@ -35,7 +35,7 @@ def change_structure(spec: Spec, form: Form) -> str:
     before = _names(held)
     held["title"] = form.get("title", "").strip() or spec.title
     if not _rows(form, "level"):
-        raise TrueupError("no level is named", needed="at least one level: the whole")
+        raise TrueupError("no level has a name", needed="a name for the first level, which holds all places")
     held["level"] = [_level(row, root=i == 0) for i, row in enumerate(_rows(form, "level").values())]
     old = dict(enumerate(held.get("attribute", [])))
     rows = _rows(form, "attribute")
@@ -121,7 +121,7 @@ def choose_tables(spec: Spec, form: Form) -> str:
     held, currency = document(spec), form.get("currency", spec.queries[0].currency)
     law = {"rho": "discrete-gaussian", "epsilon": "discrete-laplace"}.get(currency)
     if law is None:
-        raise TrueupError("the budget's currency is unknown", needed="rho or epsilon")
+        raise TrueupError(f"the unit of the budget is '{currency[:40]}'", needed="rho or epsilon")
     known = {frozenset(q.attributes): q for q in spec.queries}
     queries = []
     for number, names in enumerate(sets(spec)):

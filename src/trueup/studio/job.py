@@ -132,8 +132,8 @@ def carry_release(job: Job, task: dict[str, Any]) -> None:
     replace_whole(job.folder / "result.json", json.dumps({"checks": checks}), private=True)
     if not all(check["holds"] for check in checks):
         raise TrueupError(
-            "the bundle does not keep every rule that it states",
-            remedy="run `trueup check` on it, and report this as an error in trueup",
+            f"the bundle '{task['out']}' breaks a rule that it states",
+            remedy="run `trueup check` on it, and report its output as an error in trueup",
         )
 
 

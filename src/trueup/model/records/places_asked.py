@@ -255,7 +255,7 @@ class Names:
         guess = did_you_mean(key if equals else parts[0], among)
         return SpecError(
             f"{where} '{key if equals else parts[0]}'" + (f"; {guess}" if guess else ""),
-            needed=f"a place or level of {self._held()}; places elsewhere need draws that hold them",
+            needed=f"a place or level of {self._held()}; for other places, draws that include them",
         )
 
     def _several(self, key: str, levels: Iterable[str]) -> SpecError | None:
@@ -289,15 +289,15 @@ class Names:
         guess = did_you_mean(attribute, (*known, *self._levels))
         return SpecError(
             f"these draws are not by '{attribute}'" + (f"; {guess}" if guess else ""),
-            needed=f"names of {self._held()}; counts by '{attribute}' need draws from a release that was measured by it",
+            needed=f"names of {self._held()}; for counts by '{attribute}', draws from a release that measured them",
         )
 
     def _no_level(self, level: str) -> SpecError:
         guess = did_you_mean(level, self._levels)
         return SpecError(
             f"these draws have no level '{level}'" + (f"; {guess}" if guess else ""),
-            needed=f"one of {', '.join(self._levels)}; other levels need draws from a release that has them, or of the whole "
-            "release where these were drawn within one place",
+            needed=f"one of {', '.join(self._levels)}; for other levels, draws from a release that has them; for levels "
+            "above, draws of the whole release if these were made within one place",
         )
 
     def _held(self) -> str:

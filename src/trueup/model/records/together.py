@@ -54,7 +54,7 @@ def read_together(several: Sequence[Measurements]) -> Measurements:
             remedy="infer from each of them alone",
         )
     if len({each.digest for each in several}) < len(several):
-        raise SpecError("the same measurements are given twice", needed="each record of measurements once")
+        raise SpecError("the same measurements are given twice", needed="different records of measurements")
     return replace(
         first,
         headers=tuple(header for each in several for header in each.headers),
@@ -212,13 +212,13 @@ def _refuse_different(which: str, one: Measurements, other: Measurements) -> Non
     """Refuse two periods that differ in places, tables or laws."""
     if cells_of(one) != cells_of(other):
         raise SpecError(
-            f"{which} differ in places or attributes",
+            f"{which} have different {'attributes' if cells_of(one)[0] == cells_of(other)[0] else 'places'}",
             needed="the same places and attributes in both",
             remedy="infer each alone, and compare them by `trueup change`, which takes a crosswalk of places",
         )
     if _laws(one.headers) != _laws(other.headers):
         raise SpecError(
-            f"{which} differ in their tables or in the noise of these",
+            f"{which} have different tables, or different noise on a table",
             needed="two releases with the same tables and noise, by the same spec",
             remedy="infer each alone, and compare them by `trueup change`",
         )

@@ -111,7 +111,7 @@ def matched(
                     best = (level, name, found)
     if not best[2]:
         raise DataError(
-            "no property of the shapes holds the key of a place",
+            "no property of the shapes contains the key of a place of this release",
             needed="a property with the keys of a level, such as the code of the county",
         )
     return best
@@ -159,7 +159,7 @@ def _rings(geometry: Mapping[str, Any]) -> Iterator[Ring]:
     except (ValueError, TypeError, KeyError, IndexError, OverflowError):
         whole, rings = False, []
     if not whole:
-        raise DataError("the coordinates of a shape cannot be read", needed="rings of pairs of numbers")
+        raise DataError("the coordinates of a shape cannot be read", needed="two numbers for each point")
     yield from rings
 
 
