@@ -52,9 +52,10 @@ MAX_DEPTHS_TRIED = 4
 """Depths of tables that are tried at one point of the hyperparameters: each costs up to twice the one before."""
 GRID_TIME_SHARE = 0.5
 """Share of a command's time after which trees are left to grids."""
-EVALUATIONS, JUDGED, MOST_UNUSUAL = 40, 3, 2.0
-"""Hyperparameters at which a tree is usually solved, of how many the least time says how long these will take, and how many
-times as much of one is counted: in others kernels are compiled, or other work slows them."""
+EVALUATIONS, JUDGED, MOST_UNUSUAL = 20, 3, 2.0
+"""Hyperparameters at which a tree is usually solved (9 for the counties of the United States), of how many the least time says
+how long these will take, and how many times as much of one is counted: in others kernels are compiled, or other work slows
+them."""
 
 
 class TooCostly(Exception):
