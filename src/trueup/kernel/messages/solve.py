@@ -141,10 +141,12 @@ def settle_tilts(
         every = above(plan, messages.passed, evidence_above)
         if not np.isfinite(every).all():
             return Solved(plan, tilted, messages, 1.0)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             gone, growth = messages.gone[: len(evidence_above), 0], messages.growth[: len(evidence_above), 0]
             dropped = float(np.exp(gone - evidence_above).sum())
-            lost = np.logaddexp.reduce(growth + gone - evidence_above)  # more than all, where most is unknown
+            nothing = np.isneginf(gone)  # whose growth may be infinite
+            left_out = np.where(nothing, -np.inf, growth + gone - evidence_above)
+            lost = np.logaddexp.reduce(left_out)  # more than all, where most is unknown
             wanted = 0.1 * tolerance / len(share) * np.exp(every)
         if dropped <= tolerance or not share.any():
             break
