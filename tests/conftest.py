@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     usable = "TMPDIR" not in os.environ and os.access(MEMORY_FOLDER, os.W_OK)
     if usable and shutil.disk_usage(MEMORY_FOLDER).free > MIN_FREE_BYTES:
-        os.environ["TMPDIR"] = MEMORY_FOLDER
+        os.environ["TMPDIR"] = tempfile.tempdir = MEMORY_FOLDER
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log) -> ManualFirst | None:

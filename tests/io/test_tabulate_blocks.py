@@ -298,7 +298,7 @@ def test_an_empty_table_and_another_number_of_rows_are_refused(text, expected, r
             read(tmp_path / "rows.csv")
             continue
         with pytest.raises(
-            DataError, match="no rows" if expected is None else f"not hold {expected} rows"
+            DataError, match="no rows" if expected is None else f"not have {expected} rows"
         ) as said:
             read(tmp_path / "rows.csv")
         assert expected == rows or f" {rows} " not in str(said.value)

@@ -202,7 +202,7 @@ def test_bounds_of_two_tables_are_refused(rng):
         {"level": "district", "attributes": ["sex"], "upper": 9000},
         {"level": "region", "attributes": ["diagnosis"], "upper": 9000},
     ]
-    with pytest.raises(SpecError, match="bounds that lie within one table"):
+    with pytest.raises(SpecError, match="bounds that all lie within one table"):
         tu.explain(Problem.of(ministry(constraints={"bounds": bounds}), CLINICS), simulate=False)
 
 

@@ -186,7 +186,7 @@ def refuse_strange(folder: Path) -> None:
     """Refuse a folder that is a link or belongs to another user, whose content must not be trusted."""
     if not is_own(folder):
         raise BundleError(
-            f"'{folder}' {'is a symbolic link' if folder.is_symlink() else 'is no folder of this user'}",
+            f"'{folder}' {'is a symbolic link' if folder.is_symlink() else 'belongs to another user'}",
             needed="a folder that this user created",
             remedy="work as the user who created it, or choose another one",
         )
