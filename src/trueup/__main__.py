@@ -6,7 +6,7 @@ It loads nothing before it handles interruptions.
 import signal
 
 
-def main() -> None:
+def run_command_line() -> None:
     """Load and run the command line; an interruption of loading ends it once loaded, as a later one does at once."""
     early: list[int] = []
 
@@ -25,4 +25,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command_line()

@@ -63,8 +63,8 @@ class Interrupts:
 
 sys.meta_path.insert(0, Interrupts())
 sys.argv[1:] = ["infer", "nowhere", "--json"]
-from trueup.__main__ import main
-main()
+from trueup.__main__ import run_command_line
+run_command_line()
 """
 
 
@@ -80,7 +80,7 @@ def test_an_interruption_while_modules_are_loaded_is_told_as_any_other(module):
 
 def test_both_ways_to_start_the_command_are_one():
     scripts = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts == {"trueup": "trueup.__main__:main"}
+    assert scripts == {"trueup": "trueup.__main__:run_command_line"}
 
 
 def test_the_line_that_synth_prints_is_a_command(areas):

@@ -389,7 +389,7 @@ def _start(
     try:
         return problem.start(rng, away)
     except ConvergenceError:  # seldom: what the general chains need is not imported before
-        from trueup.inferring.starts import start_near
+        from trueup.inferring.walk import start_near
         from trueup.layouts.linear import LinearProblem
         from trueup.layouts.rows import RowProblem
 

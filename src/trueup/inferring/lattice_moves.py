@@ -16,8 +16,7 @@ from trueup.inferring.chains import MIN_DIAGNOSED_DRAWS, OutOfTimeError, thinned
 from trueup.inferring.components import components, fixed_alone, pinned_counts
 from trueup.inferring.estimated import estimated_where_tables_cross
 from trueup.inferring.method import InferenceMethod, Progress, announce
-from trueup.inferring.starts import no_counts
-from trueup.inferring.walk import Walk
+from trueup.inferring.walk import Walk, no_counts
 from trueup.inferring.without_chains import SpreadSum, Weighed, drawn, spread_sum, weigh
 from trueup.layouts.linear import LinearProblem
 from trueup.layouts.rows import RowProblem

@@ -21,7 +21,7 @@ from pydantic import (
 
 from trueup.files.values import folded_case, plain_text
 from trueup.model.linear import parse_sum
-from trueup.model.names import is_figure, refuse_repeats, refuse_unknown_name, repeated
+from trueup.model.names import is_figure, refuse_date, refuse_repeats, refuse_unknown_name, repeated
 
 _SPELT_OUT = 12  # groups of a recode that a message writes down
 
@@ -156,8 +156,6 @@ class AttributePart(SpecPart):
                     "it has both bins and values; needed: only bins, from which the values follow"
                 )
         if self.date is not None or self.form is not None:
-            from trueup.model.date_forms import refuse_date
-
             refuse_date(self.date, self.form, {*self.values} - {self.other, self.missing})
         if self.is_read and self.persons is not None:
             raise ValueError(

@@ -20,7 +20,7 @@ from trueup.files.database import Relation, literal, quoted
 from trueup.files.values import BLANKS, LARGEST_WHOLE, MAX_COUNT, MAX_FLOAT, folded_case, plain_text
 from trueup.io.microdata.row_places import key_levels, plain_keys
 from trueup.model.cells import Cells
-from trueup.model.date_forms import forms_of
+from trueup.model.names import forms_of
 from trueup.model.reading import Reading
 from trueup.model.spec_table import AttributePart, bin_labels
 

@@ -260,7 +260,7 @@ def least_counts(
     least = np.zeros(cells.size(margin))
     if limits_counts(spec):
         return np.full(least.size, np.nan)
-    for part in _parts(cells, margin):
+    for part in _finer_tables(cells, margin):
         if part not in floors:
             floors[part] = floors_of_draws(sums(part))
         if floors[part].any():
@@ -277,7 +277,7 @@ def limits_counts(spec: Any) -> bool:
     return bounded or any(not part.rule.noisy or part.codes for part in getattr(spec, "published", ()))
 
 
-def _parts(cells: Cells, margin: Margin) -> Iterator[Margin]:
+def _finer_tables(cells: Cells, margin: Margin) -> Iterator[Margin]:
     """Yield finer tables of which a margin's counts are sums."""
     levels = cells.tree.levels
     below = [Margin(level, margin.attributes) for level in levels[levels.index(margin.level) + 1 :]]

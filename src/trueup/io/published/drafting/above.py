@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from trueup.io.published.drafting.agreement import RowNumbers, agreeing, agreement_with_sums, row_numbers
 from trueup.io.published.drafting.apart import label_of
-from trueup.io.published.drafting.codes import are_levels
-from trueup.io.published.drafting.keys import Pointers
+from trueup.io.published.drafting.keys import Pointers, are_levels
 from trueup.io.published.drafting.proposals import by_codes, by_sums, proposed
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.wholes import summing_value, whole_keys

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.io.published.drafting.codes import meaning_of, said_of
+from trueup.io.published.drafting.keys import meaning_of, said_of
 from trueup.io.published.drafting.seen import SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import base_of, column_numbers
 from trueup.io.published.perturbed.under_law import ERRORS

@@ -11,8 +11,7 @@ from itertools import compress
 import numpy as np
 
 from trueup.io.published.drafting.agreement import agreement_with_sums, row_numbers, summing
-from trueup.io.published.drafting.codes import are_levels, code_lengths
-from trueup.io.published.drafting.keys import DraftedKey, DraftedTable, attribute_of
+from trueup.io.published.drafting.keys import DraftedKey, DraftedTable, are_levels, attribute_of, code_lengths
 from trueup.io.published.drafting.kinds import NO_COUNTS
 from trueup.io.published.drafting.names import name_of
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable

@@ -6,16 +6,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from trueup.io.published.drafting.apart import told_apart, within_their_labels
-from trueup.io.published.drafting.codes import code_lengths, without_parts
 from trueup.io.published.drafting.keys import (
     Draft,
     DraftedKey,
     DraftedTable,
     Pointers,
     attribute_of,
+    code_lengths,
     is_repeated,
     lacks_above,
     lacks_below,
+    without_parts,
 )
 from trueup.io.published.drafting.names import name_of, rest_of_names
 from trueup.io.published.drafting.pairs import (

@@ -9,16 +9,17 @@ from typing import Any, NamedTuple
 
 from trueup.files import is_parquet
 from trueup.files.source import open_table
-from trueup.io.published.drafting.extent import (
+from trueup.io.published.drafting.panels import (
+    Panel,
     below_header,
     first_of_numbers,
     header_from,
     last_of_numbers,
     lone_cell,
+    panels_below_pairs,
+    panels_of,
     values_from,
 )
-from trueup.io.published.drafting.kept_sums import SUM_OF_GROUP, without_repeated_sums
-from trueup.io.published.drafting.panels import Panel, panels_below_pairs, panels_of
 from trueup.io.published.drafting.proposals import indent_of
 from trueup.io.published.drafting.roles import sorted_out
 from trueup.io.published.drafting.seen import (
@@ -26,6 +27,7 @@ from trueup.io.published.drafting.seen import (
     SeenTable,
     is_code,
 )
+from trueup.io.published.drafting.sums import SUM_OF_GROUP, without_repeated_sums
 from trueup.io.published.perturbed.around import JOINED, column_names
 from trueup.io.published.perturbed.columns import text_of
 from trueup.io.published.perturbed.grid import Row, delimiters_of, rows_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from trueup.io.published.drafting.codes import code_lengths
+from trueup.io.published.drafting.keys import code_lengths
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 
 _LABEL = re.compile(

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 
 from trueup.io.published.drafting.agreement import LEAST, RowNumbers
-from trueup.io.published.drafting.codes import parents_by_codes
+from trueup.io.published.drafting.keys import parents_by_codes
 from trueup.io.published.drafting.seen import SeenColumn
 
 _INDENT = re.compile(r"[\s.>·•–-]*")

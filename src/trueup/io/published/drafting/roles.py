@@ -13,7 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 from trueup.io.published.drafting.agreement import summing
-from trueup.io.published.drafting.columns_by_role import Roles, by_role, one_value
+from trueup.io.published.drafting.columns_by_role import (
+    Roles,
+    SomeRows,
+    by_role,
+    last_period,
+    one_value,
+    restricted_to_rows,
+    some_rows,
+    with_only,
+)
 from trueup.io.published.drafting.crossing import sorted_keys
 from trueup.io.published.drafting.kinds import BESIDE, without_flags, without_status
 from trueup.io.published.drafting.names import OF_WHICH
@@ -24,13 +33,6 @@ from trueup.io.published.drafting.numbered import (
     without_numbers_of_rows,
 )
 from trueup.io.published.drafting.pairs import determines_key, told_rows
-from trueup.io.published.drafting.rows_described import (
-    SomeRows,
-    last_period,
-    restricted_to_rows,
-    some_rows,
-    with_only,
-)
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import column_numbers
 from trueup.io.published.perturbed.around import carried

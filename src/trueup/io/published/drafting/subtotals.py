@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.io.published.drafting.agreement import RowNumbers, ends_of, row_numbers
-from trueup.io.published.drafting.codes import parents_by_codes
-from trueup.io.published.drafting.kept_sums import way_to_keep
+from trueup.io.published.drafting.keys import parents_by_codes
 from trueup.io.published.drafting.names import joined_names, name_of, rest_of_names
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
+from trueup.io.published.drafting.sums import way_to_keep
 from trueup.io.published.perturbed.parts import SummedValue, equal_runs, leaves_of, summed_values
 from trueup.model.toml import inline_table, value_text
 

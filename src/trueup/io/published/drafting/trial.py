@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trueup.errors import TrueupError
-from trueup.io.published.drafting.kept_sums import way_without_totals, without_totals
 from trueup.io.published.drafting.keys import Draft
 from trueup.io.published.drafting.seen import SeenTable
-from trueup.io.published.drafting.sums import sums_missed
+from trueup.io.published.drafting.sums import sums_missed, way_without_totals, without_totals
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
 from trueup.io.published.perturbed.agreeing import SumsKept, sums_kept

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trueup.io.published.drafting.agreement import ends_of, noise_of
-from trueup.io.published.drafting.codes import begins_all
+from trueup.io.published.drafting.keys import begins_all
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import base_of
 

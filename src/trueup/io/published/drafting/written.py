@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from trueup.io.published.drafting.apart import label_of
-from trueup.io.published.drafting.codes import meaning_of, said_of
 from trueup.io.published.drafting.deviations import entries_by_variance
-from trueup.io.published.drafting.keys import Draft, DraftedKey, DraftedTable
+from trueup.io.published.drafting.keys import Draft, DraftedKey, DraftedTable, meaning_of, said_of
 from trueup.io.published.drafting.laws import rounding_base, suggested_law, unit_of
 from trueup.io.published.drafting.seen import SeenColumn, SeenTable, is_number
 from trueup.io.published.perturbed.notes import carried_keys
