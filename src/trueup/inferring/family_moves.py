@@ -162,7 +162,7 @@ class FamilyMoves(InferenceMethod):
 
 @dataclass(eq=False)
 class _FamilyChains:
-    """The chain engine of a family of tables, for the driver."""
+    """The Markov chains of a family of tables, with the methods that `until_long_enough` calls."""
 
     method: FamilyMoves
     problem: FamilyProblem

@@ -144,7 +144,7 @@ class CutFamily(MeasuredRow):
 
     @cached_property
     def level(self) -> int:
-        """Return the level of the parts' roots: the highest with several places, none with too many cells.
+        """Return the highest level that has several places, each with few enough cells: that of the parts' roots.
 
         Raises
         ------

@@ -147,7 +147,7 @@ class CutHistogram(MeasuredRow):
 
     @cached_property
     def level(self) -> int:
-        """Return the level of the parts' roots: the highest with several places, none with too many cells.
+        """Return the highest level at which parts are small and leave few measurements unused.
 
         Raises
         ------

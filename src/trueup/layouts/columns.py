@@ -125,7 +125,10 @@ class ColumnProblem(MeasuredRow):
 
     @cached_property
     def _known(self) -> list[tuple[Margin, NDArray, Any, int]]:
-        """Return margin, values, law and side of each measurement (0), lower (1) or upper bound (-1)."""
+        """Return the margin, values, form of the noise law, and side of every measurement and bound.
+
+        The side is 0 for a measurement, 1 for a lower bound and -1 for an upper bound.
+        """
         exact = (0.0, 0.0, 0.0)
         known = [
             (h.margin, np.asarray(v), exact if h.exact else tuple(h.law.form or exact), 0)

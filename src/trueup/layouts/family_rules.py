@@ -40,7 +40,7 @@ def family_cells(constraints: Constraints) -> FamilyCells:
 
 
 def closed_constraints(constraints: Constraints) -> Constraints:
-    """Return the constraints on a family, with a joint table added if its tables form a ring."""
+    """Return the constraints on a family of tables, with a joint table added if the tables form a cycle."""
     return replace(constraints, cells=family_cells(constraints).closed)
 
 

@@ -244,7 +244,7 @@ class Totals:
     commits: dict[str, Commit] = field(default_factory=dict)
 
     def begins_year(self, dataset: str, when: str) -> bool:
-        """Return True if a charge at the given time is the first in a year of a dataset's caps."""
+        """Return True if a dataset's caps renew yearly and a charge at the given time begins a new year."""
         return bool(self.terms[dataset].renews) and when[:4] > self.years.get(dataset, "")
 
     def spent_at(self, owner: Owner, when: str) -> Loss:
@@ -275,7 +275,7 @@ class Totals:
         return [c.ready for c in self.commits.values() if c.final == final]
 
     def stamp(self, entry: Entry) -> dict[str, Any]:
-        """Return the ledger's entry in a manifest: the position of the reservation in the chain."""
+        """Return what a manifest records of a ledger: its identifier, and the number and hash of an entry."""
         return {"ledger": self.ledger, "entry": entry.number, "head": entry.hash}
 
 

@@ -200,7 +200,10 @@ class Sought:
         raise Exhausted
 
     def _worst(self, length: int, cells: list[int], bound: Loss) -> tuple[int, Loss, bool]:
-        """Return the largest loss among the smallest changes through some cells, or a bound on it, and the units moved."""
+        """Bound the privacy loss of the smallest changes of counts that alter one of the given cells.
+
+        Return the units that a change moves, the largest loss (or `bound`), and True if the loss is exact.
+        """
         size, best, moved = self.changes.size, Loss(), 0
         try:
             for cell in cells:

@@ -170,7 +170,7 @@ def prices(tables: Sequence[Priced], currency: str) -> Prices:
 
 
 def exact_amounts(costs: Reals, total: Fraction | None) -> list[Fraction]:
-    """Return exact amounts of budget near costs (k,), rounded up or with a given sum.
+    """Round costs `(k,)` to exact fractions: upwards, or to amounts that add up to a given total.
 
     Examples
     --------

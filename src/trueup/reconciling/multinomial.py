@@ -78,7 +78,7 @@ class Multinomial(Method):
 
     @abstractmethod
     def _split(self, estimator: Estimator, row: NDArray) -> NDArray[np.int64]:
-        """Return the counts of all nodes, split from one row of measured values."""
+        """Split a total down the tree, given one row of measured values; return the counts of all nodes."""
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,9 @@ class Draws:
         return held
 
     def seal(self) -> str:
-        """Write the seal, which lists the digests of all draws, or compare it with them; delete uncommitted draws unread.
+        """Write the digests of all draws to a file, the seal, or compare the draws with the existing seal.
+
+        Draws that were not committed are deleted, without being read, before the seal is written.
 
         Raises
         ------

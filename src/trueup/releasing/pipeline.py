@@ -259,7 +259,7 @@ def _settled(
 def _in_memory(
     problem: Problem, data: Any, out: Path, account: Account | None, log: Log, *, reconciled: bool = True
 ) -> Whole:
-    """Return a run in one part, after all checks that need no confidential count."""
+    """Make all checks that need no confidential count; return a run that is kept in memory as one part."""
     method = choose(problem.spec.reconcile, problem.constraints)
     refuse_misfit(method, problem.constraints, problem.headers)
     _make_ready(problem, method if reconciled else None, log)

@@ -144,7 +144,7 @@ def _broken_by_draws(rules: str) -> SpecError:
 
 
 def _refuse_unsolvable_sums(spec: Spec) -> None:
-    """Refuse a spec whose sums of columns do not determine whole numbers in the columns."""
+    """Refuse a spec whose sums of columns have no solution in whole numbers for some table of counts."""
     task = WriteRegion(spec, (), Path(), 0)
     if spec.table.cells and spec.table.in_rows(spec.attributes):
         raise SpecError(

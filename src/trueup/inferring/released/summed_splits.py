@@ -84,7 +84,7 @@ class SplitEvents(NamedTuple):
 
 
 def mode_events(k: Integers, readings: list[NoisyReading], even: float) -> SplitEvents:
-    """Return the events that lead to the given counts as a multinomial mode."""
+    """Return the ranges of the parts' weights for which the given counts are a multinomial mode."""
     weights = [one.weights for one in readings]
     low, high, enter = enter_events(k, np.array([w[0] for w in weights]), np.array([w[-1] for w in weights]))
     refuse_large_splits(sum(len(low) * w.size for w in weights))

@@ -60,7 +60,7 @@ def only_part(plan, v):
 
 @njit(cache=True)
 def first_points(plan, low, high, middle, spread):
-    """Return the first grid points of every node: `ptr` and `x`.
+    """Return the initial grid of every node: offsets `ptr (nodes + 1,)` into one array `x` of all grid points.
 
     Parameters
     ----------

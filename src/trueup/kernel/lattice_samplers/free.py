@@ -123,7 +123,7 @@ def _between_bars(places, sign, scratch, out):
 
 @njit(cache=True, forceinline=True)
 def _at_stars(places, sign, scratch, out):
-    """Add one to the cell of each mark, and clear the marks."""
+    """Add `sign` to a cell's count for each marked place (a star between the cell's bars); clear the marks."""
     stars = 0
     for i in range((places + 63) >> 6):
         marks = scratch[i]

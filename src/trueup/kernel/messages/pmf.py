@@ -119,7 +119,7 @@ def held(factors: Factors, splits: Sequence[Any]) -> Factors:
 
 
 def uncoded(factors: Factors) -> Factors:
-    """Return the factors with their codes decoded, and without parameters of splits."""
+    """Return the factors with codes replaced by numbers. Parameters for splits of totals are left empty."""
     rows = {field: np.asarray(getattr(factors, field)) for field in ("base", "table", "lower", "upper")}
     return factors._replace(**rows, **dict(zip(SPLIT, no_splits(0))))
 

@@ -86,7 +86,10 @@ def _rates(places, state, room, level):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _seat(rng, places, state, room, level):
-    """Draw the numbers of restaurant tables of a level's places, which are guests of the level above."""
+    """Draw the number of tables of each place in the Chinese restaurant process.
+
+    The tables of one level are the guests of the level above.
+    """
     even = 0.0 if level == places.level_ptr.size - 2 else EVEN
     room[0, places.level_ptr[level - 1] : places.level_ptr[level]] = 0.0
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):

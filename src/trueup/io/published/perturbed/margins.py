@@ -41,7 +41,7 @@ class ShownMargin(NamedTuple):
 
 
 def shown_margins(spec: PerturbedSpec, cells: Cells, table: TableRows) -> Iterator[ShownMargin]:
-    """Yield every margin that a table shows, by level and by set of attributes."""
+    """Yield every margin that a table shows, one for each level and each set of attributes."""
     part = table.part
     keys = [
         *table.codes.values(),
@@ -65,7 +65,7 @@ def _shown_at(
     rows: NDArray[np.bool_],
     place: NDArray[np.int64],
 ) -> Iterator[ShownMargin]:
-    """Yield every margin that a table shows at one level, by the set of its attributes."""
+    """Yield the margins that a table shows at one level, one for each set of attributes that it crosses."""
     part, level = table.part, spec.levels[at].name
     named = {name: text_of(table.columns[attribute_column(spec, name)][rows]) for name in part.attributes}
     summed = np.zeros((int(rows.sum()), len(named)), bool)
