@@ -149,7 +149,7 @@ def test_a_signal_says_how_to_continue(tmp_path, ending):
 
 @pytest.mark.thorough
 def test_a_run_that_never_drew_and_was_refused_says_nothing_of_going_on(tmp_path):
-    with pytest.raises(DataError, match="not hold 3 rows"):
+    with pytest.raises(DataError, match="not have 3 rows"):
         release(tmp_path, expect_rows=3)
     assert not (tmp_path / "out.run").exists()
     assert release(tmp_path, expect_rows=len((tmp_path / "people.csv").read_text().splitlines()) - 1)
