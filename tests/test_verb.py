@@ -205,7 +205,7 @@ def test_text_serves_wherever_a_list_a_level_or_a_margin_is_meant():
     assert one.intervals == {"noise": 0.95}
     with pytest.raises(SpecError, match="comparator 'swap' is unknown"):
         trueup.assess(trueup.parse_spec(SPEC), COUNTIES, comparators="swap", **world)
-    with pytest.raises(SpecError, match="the level 95 is not a probability"):
+    with pytest.raises(SpecError, match="the interval level 95 is not a probability"):
         trueup.assess(trueup.parse_spec(SPEC), COUNTIES, level=95, **world)
 
 

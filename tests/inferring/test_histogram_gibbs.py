@@ -407,7 +407,7 @@ def test_a_run_that_is_stopped_goes_on_from_its_checkpoints_as_if_it_had_not_bee
 def test_a_folder_that_is_not_of_the_run_is_refused_by_name(held, tmp_path):
     name = "run.json" if held else "something"
     (tmp_path / name).write_text(held or "")
-    with pytest.raises(BundleError, match="contains the Markov chains of another run"):
+    with pytest.raises(BundleError, match="contains the saved draws of another run"):
         Checkpoint.of(tmp_path, "this")
 
 

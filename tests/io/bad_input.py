@@ -47,7 +47,7 @@ BAD = [
     ("a code for values that the law never gives", DataError, "none of which its law can produce", (HEAD + ROUNDED + 'codes = { "c" = "published 1-4" }\n', "area,n\na,c\nb,10\n")),
     ("a value that its law never gives", DataError, "has 7", (HEAD + ROUNDED, "area,n\na,7\nb,10\n")),
     ("two laws that make values", SpecError, "applies the law 'rounded' after 'rounded'", (HEAD + COUNT.replace('{ name = "exact" }', '[{ name = "rounded", base = 5 }, { name = "rounded", base = 10 }]'),)),
-    ("a column that is not there", DataError, "header row with the column 'n'", (HEAD + COUNT, "area,N\na,1\n")),
+    ("a column that is not there", DataError, "header row with column 'n'", (HEAD + COUNT, "area,N\na,1\n")),
     ("a column that is there twice", DataError, "several columns 'n'", (HEAD + COUNT, "area,2023,2024\n,n,n\na,1,2\nb,3,4\n")),
     ("a cell that is listed twice", DataError, "2 times", (HEAD + COUNT, "area,n\na,1\na,2\n")),
     ("a cell that has no row", DataError, "lacks", (HEAD + SEX + LONG, "area,sex,n\na,f,1\na,m,2\nb,f,3\n")),

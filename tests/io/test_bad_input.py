@@ -40,7 +40,7 @@ def remedy(pattern, spec, *texts):
 
 
 def test_a_column_by_a_name_that_the_message_offers_is_read():
-    name = remedy("use names that the header has: '([^']+)'", HEAD + COUNT, "area,N\na,1\nb,2\n")
+    name = remedy("use names that are in the header: '([^']+)'", HEAD + COUNT, "area,N\na,1\nb,2\n")
     assert values(read(HEAD + COUNT.replace('"n"', f'"{name}"'), "area,N\na,1\nb,2\n")) == {"a": 1, "b": 2}
 
 

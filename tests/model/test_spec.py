@@ -87,13 +87,13 @@ MISGROUPED = [
     ('name = "adult"', 'name = "age"', "attribute 'age' is declared twice"),
     ('name = "adult"', 'name = "area"', "published column 'area' is declared twice"),
     (AGE, AGE + "\npartition = false", "recode 'adult' sums values of 'age', which overlap"),
-    ('attributes = ["adult"]', 'attributes = ["adult", "age"]', "'age' and 'adult', which are the same"),
+    ('attributes = ["adult"]', 'attributes = ["adult", "age"]', "'age' and 'adult', but may name 'age'"),
     ('attributes = ["adult"]', 'attributes = ["adlt"]', "did you mean 'adult'"),
     ("[privacy]", '[constraints]\nzeros = [{ adult = "65+" }]\n[privacy]', "unknown value of 'adult'"),
     (
         "[privacy]",
         '[constraints]\nzeros = [{ adult = "no", age = "65+" }]\n[privacy]',
-        "are the same attribute",
+        "may name 'age' or a recode of it only once",
     ),
 ]
 
@@ -124,20 +124,20 @@ groups = {{ no = ["0-17", "18-64"], yes = ["65+"] }}"""
 @pytest.mark.parametrize(
     ("ages", "named"),
     [
-        (AGES, "'age' alone keeps apart what they do together"),
+        (AGES, "name 'age' alone, which tells apart all that they tell apart together"),
         (AGES.replace('"0-17"', '"0-4", "5-17"'), "name one recode of 'age' with groups = "
          '{ "no no" = ["0-4", "5-17"], "yes no" = ["18-64"], "yes yes" = ["65+"] }'),
         (AGES.replace('"0-17"', '"0-4", "5-17"') + """
 [[attribute.recode]]
 name = "stage"
-groups = { child = ["0-4", "5-17"], adult = ["18-64"], old = ["65+"] }""", "'stage' alone keeps apart"),
+groups = { child = ["0-4", "5-17"], adult = ["18-64"], old = ["65+"] }""", "name 'stage' alone"),
     ],
 )  # fmt: skip
 def test_two_recodes_of_one_attribute_are_told_how_to_be_one(ages, named):
     attribute = 'name = "sex"\nvalues = ["female", "male"]'
     assert attribute in SPEC
     spec = SPEC.replace(attribute, f'name = "age"\n{ages}').replace('["sex"]', '["adult", "retired"]')
-    with pytest.raises(SpecError, match=r"'adult' and 'retired'.*same attribute") as caught:
+    with pytest.raises(SpecError, match=r"'adult' and 'retired'.*only once") as caught:
         parse_spec(spec)
     assert named in str(caught.value)
 
@@ -146,7 +146,7 @@ def test_the_cross_of_two_recodes_of_many_values_is_not_spelt_out():
     values = [f"v{i}" for i in range(30)]
     recodes = [_in_threes("a", values, 0), _in_threes("b", values, 1)]
     whole = AttributePart.model_validate({"name": "age", "values": values, "recode": recodes})
-    assert whole.crossed("a", "b").endswith("a group for each of the 20 pairs of theirs that meet")
+    assert whole.crossed("a", "b").endswith("a group for each of the 20 pairs of groups that overlap")
 
 
 def _in_threes(name, values, start):

@@ -226,7 +226,11 @@ def _limits_of_cells(low: Limit, high: Limit, size: int, names: tuple[str, str])
 
 def _int64(x: Reals) -> NDArray[np.int64]:
     if (np.abs(x) >= LARGEST_COUNT).any():
-        raise SpecError("whole counts are beyond 2^62", needed="noisy counts below 2^62, or `whole=False`")
+        raise SpecError(
+            "a reconciled count is 2^62 or more, too large for whole-number results",
+            needed="noisy counts, sums and limits well below 2^62",
+            remedy="correct those that are too large, or give `whole=False`",
+        )
     return np.rint(x).astype(np.int64)
 
 

@@ -213,9 +213,9 @@ class Checkpoint:
                 replace_whole(folder / RUN_FILE, json.dumps({"run": key}), private=True)
         if _record(folder).get("run") != key:
             raise BundleError(
-                f"'{folder}' contains the Markov chains of another run",
-                needed="a new folder, or the values, method, number of draws and version of trueup with which the run began",
-                remedy="remove it, or move it away",
+                f"'{folder}' contains the saved draws of another run",
+                needed="a new folder, or the values, method, number of draws and version of trueup of that run",
+                remedy=f"move '{folder}' away, or choose another one (another --out)",
             )
         return cls(folder)
 

@@ -149,7 +149,9 @@ def values_for(
     if why := method.refuses_release(source.method):
         raise SpecError(
             f"method '{method.name}' does not fit: {why}",
-            remedy="give the method and parameters of the release if this method has them, else use the measurements",
+            remedy="name no method, so that the noisy measurements of the release are used"
+            if isinstance(source, Release)
+            else "set the parameters that the release used; if no setting fits, give its noisy measurements instead",
         )
     if within is not None:
         raise SpecError(

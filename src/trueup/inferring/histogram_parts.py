@@ -161,16 +161,21 @@ class CutHistogram(MeasuredRow):
                 if (share := self.unused(level)) <= MOST_UNUSED:
                     return level
                 shares.append(share)
-        why = (
-            f"no level below '{tree.levels[0]}' has several places of at most {MOST_CELLS:,} cells each, with others below"
-            if not shares
-            else f"of what is known of each place where it could be cut, {100 * min(shares):.0f} % or more was measured over a "
-            "level below"
+        why, needed = (
+            (
+                f"from every level that could be cut, {100 * min(shares):.0f} % or more of what is known about a place was "
+                "measured further below, and would be left unused",
+                f"a level for which that is at most {100 * MOST_UNUSED:.0f} %",
+            )
+            if shares
+            else (
+                f"no level below '{tree.levels[0]}' has several places of at most {MOST_CELLS:,} cells each, with others below",
+                "one such level",
+            )
         )
         raise SpecError(
-            f"the histogram cannot be cut into parts: {why}",
-            needed=f"a level at which at most {100 * MOST_UNUSED:.0f} % of the information about each place comes from levels "
-            "below it",
+            f"these tables cannot be inferred in parts: {why}",
+            needed=needed,
             remedy="leave out --engine, or infer one place with --within",
         )
 

@@ -307,5 +307,5 @@ def no_counts(state: LinearProblem, values: NDArray) -> InfeasibleError:
     error = state.conflict(values, integer=True)
     return error or InfeasibleError(
         "no table of whole numbers satisfies the constraints within the bounds of the noise",
-        remedy="check that the laws, values and constraints belong to the same tables",
+        remedy="check that the noise laws, values and constraints belong to the same tables",
     )

@@ -65,10 +65,15 @@ def refuse_undetermined(domain: Domain, plan, constraints: Constraints, level: s
         if ring := cyclic(cells, constraints.held):
             raise ring
         margin = Margin(level, tuple(a.name for a in cells.attributes))
-        tables = " and ".join(f"'{m}'" for m in constraints.margins if m.level == level)
+        tables = [f"'{m}'" for m in constraints.margins if m.level == level]
         raise SpecError(
-            f"at level '{level}' {tables or 'no table'} {'are measured separately' if tables else 'is measured'}; "
-            f"nothing says how they combine to '{margin}'",
+            f"at level '{level}' {' and '.join(tables) or 'no table'} "
+            + (
+                "are measured separately; nothing says how they combine to"
+                if len(tables) > 1
+                else "is measured, which leaves open the counts of"
+            )
+            + f" '{margin}'",
             needed=f"'{margin}' measured, however noisily, or margins that determine it",
             remedy=f"give a query on '{margin}' a budget",
         )

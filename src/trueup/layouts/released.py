@@ -246,9 +246,9 @@ def refuse_laws(laws: Iterable, algorithm: int) -> None:
             )
         if not law.reach(TABLE_MASS_LEFT_OUT) <= widest:
             raise SpecError(
-                f"the noise of law '{law.name}' spreads over more than {widest:,} counts",
-                needed=f"noise that stays within {widest:,} counts",
-                remedy="give a law with less noise, as it was used",
+                f"the noise of law '{law.name}' often exceeds {widest:,} counts, which is too much for this method",
+                needed=f"noise that is practically always within {widest:,} counts",
+                remedy="correct the law if the release used less noise; else infer from its noisy measurements",
             )
 
 

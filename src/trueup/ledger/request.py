@@ -201,11 +201,15 @@ class Terms:
                 f"{self.checks!r} is given as the number of checks", needed="a whole number, 0 or more"
             )
         for what, given, known in (
-            ("caps renew", self.renews, "yearly"),
-            ("the series of data is", self.series, "monthly"),
+            ("renews", self.renews, "yearly"),
+            ("series", self.series, "monthly"),
         ):
             if given not in ("", known):
-                raise SpecError(f"{what} '{given}'", needed=f"'{known}', or nothing")
+                raise SpecError(
+                    f"`{what}` is '{given}', which is not a setting of the ledger",
+                    needed=f"'{known}'",
+                    remedy=f"correct it, or leave out `{what}`",
+                )
 
     def listing(self, spec: Spec, cells: Cells) -> Terms:
         """Return terms that also list a spec's rules, invariants and public columns."""

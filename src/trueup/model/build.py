@@ -257,5 +257,5 @@ def _refuse_overlap(cells: Cells, margin: Margin) -> None:
         if not attribute.partition and attribute.name not in margin.attributes and not one:
             raise SpecError(
                 f"the invariant '{margin}' sums over '{attribute.name}', whose values overlap",
-                remedy=f"add '{attribute.name}' to its attributes, or one value of it to every condition",
+                remedy=f"add '{attribute.name}' to the attributes of the invariant, or one value of it to every condition",
             )

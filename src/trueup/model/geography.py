@@ -121,7 +121,7 @@ def refuse_float_keys(column: NDArray, name: str) -> None:
         raise DataError(
             f"column '{name}' holds floating-point numbers, but keys of places are text",
             needed="text, with leading zeros",
-            remedy=f"read the column as text, such as pandas.read_csv(..., dtype={{'{name}': str}})",
+            remedy=f"read the column as text, for example with pandas.read_csv(..., dtype={{'{name}': str}})",
         )
 
 

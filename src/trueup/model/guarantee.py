@@ -140,12 +140,13 @@ class Guarantee:
             )
         costs = [cost for charge in self.charges for at, cost in charge.prices if at == relation]
         if len(costs) != len(self.charges):
+            known = relation in ("add-remove", "replace")
             raise PrivacyError(
-                f"the guarantee does not state its losses under the neighbour relation '{relation}'",
-                needed="a guarantee that states the loss of each query"
-                if relation in ("add-remove", "replace")
-                else "the relation 'add-remove' or 'replace'",
-                remedy="measure anew, or account for the release by hand",
+                f"the guarantee does not state its privacy losses under the neighbour relation '{relation}'",
+                needed="the loss of each query" if known else "the relation 'add-remove' or 'replace'",
+                remedy="measure again, which costs budget again, or add up the losses that its report states"
+                if known
+                else "give one of these relations",
             )
         return compose(costs)
 

@@ -242,7 +242,8 @@ class PerturbedSpec(SpecPart):
         for attribute in self.attributes:
             if len(same := [name for name in attribute.views if name in names]) > 1:
                 raise ValueError(
-                    f"{where} names '{same[0]}' and '{same[1]}', which are the same attribute: name one of them"
+                    f"{where} names '{same[0]}' and '{same[1]}', but may name '{attribute.name}' or a recode of it only "
+                    "once: leave one of them out"
                 )
             if not attribute.partition and not any(name in attribute.views for name in names):
                 raise ValueError(

@@ -169,7 +169,7 @@ def _refuse_misnamed(spec: SpecDocument, names: Collection[str], where: str) -> 
     for attribute in spec.attributes:
         if len(same := [name for name in attribute.views if name in names]) > 1:
             raise ValueError(
-                f"{where} names '{same[0]}' and '{same[1]}', which are the same attribute: "
+                f"{where} names '{same[0]}' and '{same[1]}', but may name '{attribute.name}' or a recode of it only once: "
                 + attribute.crossed(same[0], same[1])
             )
 
@@ -208,7 +208,7 @@ def _units_hold_records(spec: SpecDocument) -> None:
         return
     if spec.table.kind != "records":
         raise ValueError(
-            "[privacy] limits the records of each unit, but the table holds counts: leave out `id`"
+            "[privacy] gives `id`, which limits the records of each unit, but the table holds counts: leave out `id`"
         )
     if both := [q.name for q in spec.queries if q.contribution is not None]:
         raise ValueError(

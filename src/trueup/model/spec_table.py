@@ -187,9 +187,9 @@ class AttributePart(SpecPart):
         for view, names in self.views.items():
             pairs = {(key, self._group(view, value)) for key, held in groups.items() for value in held}
             if len(pairs) == len(names) == len(groups):
-                return f"'{view}' alone keeps apart what they do together"
+                return f"name '{view}' alone, which tells apart all that they tell apart together"
         if len(groups) > _SPELT_OUT:
-            return f"name one recode of '{self.name}' with a group for each of the {len(groups)} pairs of theirs that meet"
+            return f"name one recode of '{self.name}' with a group for each of the {len(groups)} pairs of groups that overlap"
         listed = ", ".join(
             f"{json.dumps(' '.join(key))} = {json.dumps(held)}" for key, held in groups.items()
         )

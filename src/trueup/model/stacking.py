@@ -117,8 +117,8 @@ class _Stack:
         held = {"of": self.person, **part}
         if held["of"] not in (self.person, self.household, REFERENCE):
             raise ValueError(
-                f"attribute '{held.get('name')}' belongs to '{held['of']}': write of = '{self.person}', "
-                f"'{self.household}' or '{REFERENCE}'"
+                f"attribute '{held.get('name')}' belongs to '{held['of']}', which is none of the tables: write of = "
+                f"'{self.person}', '{self.household}' or '{REFERENCE}'"
             )
         if held["of"] == REFERENCE and "reference" not in self.join:
             raise ValueError(

@@ -217,5 +217,7 @@ def probability_of(level: float | str) -> float:
         number = float("nan")
     if not 0 < number < 1:
         shown = level if isinstance(level, str | int | float) else f"a {type(level).__name__}"
-        raise SpecError(f"the level {shown} is not a probability", needed="a level such as 0.9 or '90%'")
+        raise SpecError(
+            f"the interval level {shown} is not a probability", needed="a level such as 0.9 or '90%'"
+        )
     return number

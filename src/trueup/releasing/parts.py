@@ -150,15 +150,15 @@ class ByParts:
         if reservation and reservation.drawn and not self.folder.draws.begun:
             raise BudgetError(
                 "the ledger records that noise was drawn for this run, but the run's folder is an older copy without it",
-                needed="the latest folder of the run; the budget does not cover a second draw",
-                remedy=f"restore that folder, or remove '{self.folder.path}' and begin a new run with its own charge",
+                needed="the latest copy of the run's folder; the budget does not cover a second draw",
+                remedy=f"restore that copy, or remove '{self.folder.path}' and begin a new run with its own charge",
             )
         if reservation and reservation.sealed and not self.folder.draws.is_sealed:
             raise BudgetError(
                 "the ledger records that all measurements of this run were drawn, but the run's folder has no record "
                 "of them",
-                needed="the latest folder of the run; the budget does not cover a second draw",
-                remedy=f"restore that folder, or remove '{self.folder.path}' and begin a new run with its own charge",
+                needed="the latest copy of the run's folder; the budget does not cover a second draw",
+                remedy=f"restore that copy, or remove '{self.folder.path}' and begin a new run with its own charge",
             )
         if reservation:
             reservation.begin()

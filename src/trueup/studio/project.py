@@ -96,7 +96,7 @@ class Project:
         if held.st_uid != os.getuid() or held.st_mode & 0o022:
             raise BundleError(
                 f"others may write into the folder '{path}'",
-                needed="a folder of your own",
+                needed="a folder that only you can write to",
                 remedy=f"chmod 700 '{path}', or choose another --folder",
             )
         return cls(path)

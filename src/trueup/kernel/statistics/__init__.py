@@ -50,7 +50,7 @@ def fieller(
     """
     num, den, var_num, var_den = np.broadcast_arrays(numerator, denominator, *variances)
     if not (np.isfinite(num) & np.isfinite(den)).all():
-        raise SpecError("a count is infinite or not a number", needed="finite counts")
+        raise SpecError("a numerator or denominator is infinite or not a number", needed="finite counts")
     if not ((var_num >= 0) & (var_den >= 0)).all():
         raise SpecError("a variance is negative or not a number", needed="variances of 0 or more")
     if not quantile > 0:

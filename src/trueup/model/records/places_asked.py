@@ -296,8 +296,8 @@ class Names:
         guess = did_you_mean(level, self._levels)
         return SpecError(
             f"these draws have no level '{level}'" + (f"; {guess}" if guess else ""),
-            needed=f"one of {', '.join(self._levels)}; for other levels, draws from a release that has them; for levels "
-            "above, draws of the whole release if these were made within one place",
+            needed=f"one of {', '.join(self._levels)}",
+            remedy=f"correct the name, or infer from a release with level '{level}', without --within (in Python within=)",
         )
 
     def _held(self) -> str:

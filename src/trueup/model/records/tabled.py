@@ -198,7 +198,8 @@ def places_of_area(cells: Cells, places: Area) -> NDArray[np.bool_]:
     if overlapping := [a.name for a in cells.attributes if not a.partition]:
         raise SpecError(
             f"the values of '{overlapping[0]}' overlap, so that a sum over them counts some units twice",
-            needed="a sum of labelled counts, as `posterior.quantity` takes it",
+            needed="a sum of counts that do not overlap",
+            remedy="add such counts by their labels: posterior.quantity(\"'first label' + 'second label'\")",
         )
     if not (listed := listed_places(places)):
         raise SpecError("the area holds no place", needed="at least one place")

@@ -188,12 +188,12 @@ def _not_found(part: PublishedTable, source: Any, names: Sequence[str]) -> DataE
     alike = [name for name in free if name.casefold() == _plain(lost).casefold()]
     near = alike or get_close_matches(_plain(lost), free, 3, 0.4) or free[:8]
     return DataError(
-        f"table '{part.name}' has no header row with the column '{lost}' and the other columns of its entry",
-        needed="a header with all columns that the entry names; upper and lower case matter",
+        f"table '{part.name}' has no header row with column '{lost}' and the other columns that the spec names",
+        needed="a header row with each of these columns, spelled the same, upper and lower case included",
         remedy=(
-            "use names that the header has: " + ", ".join(f"'{name}'" for name in near)
+            "use names that are in the header: " + ", ".join(f"'{name}'" for name in near)
             if near
-            else "name the sheet that holds the table by `sheet`, or correct the names"
+            else "correct the names; in a workbook, set `sheet` to the name of the sheet that contains the table"
         ),
     )
 
