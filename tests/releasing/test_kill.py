@@ -91,7 +91,9 @@ class Drivers:
             os.killpg(self.server.pid, signal.SIGUSR1)
             time.sleep(2)
             raise AssertionError(f"stalled: {self.said()}")
-        status = int(self.server.stdout.readline())
+        answer = self.server.stdout.readline()
+        assert answer, f"the server of drivers ended with {self.server.wait(9)}: {self.said()}"
+        status = int(answer)
         self.failed = self.failed + 1 if status > 0 else 0
         assert self.failed < MOST_FAILED, f"failed {self.failed} times in a row: {self.said()}"
         return status

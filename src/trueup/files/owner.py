@@ -100,6 +100,7 @@ def owning(folder: Path, *, take_over: bool = False) -> Iterator[Owner]:
         yield owner
     finally:
         over.set()
+        beating.join(timeout=1.0)  # or a process that forks next would copy one with two threads
         with suppress(OSError):  # the folder may be gone
             owner.path.with_suffix(_OVER).touch()
 
