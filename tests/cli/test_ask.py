@@ -66,3 +66,15 @@ def test_mistakes_are_told(kept):
         done = run("ask", folder / arguments[0], *arguments[1:])
         assert done.returncode == 2
         assert said in done.stderr
+
+
+def test_answers_to_good_questions_are_printed_before_a_bad_one_is_refused(kept):
+    asked = ("ask", kept[0] / "posterior", "all", "'stat=01'", "'01/001'")
+    done = run(*asked)
+    assert done.returncode == 2
+    assert done.stdout.startswith("all ")
+    assert "'01/001'" in done.stdout
+    assert "did you mean 'state'" in done.stderr
+    found = json.loads(run(*asked, "--json").stdout)
+    assert [one["question"] for one in found["answers"]] == ["all", "'01/001'"]
+    assert found["error"]["exit_code"] == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import shlex
 
@@ -301,3 +303,76 @@ def test_readable_names_of_named_levels_are_found(folder):
     levels = shlex.quote("Borough,School Code")
     succeeds(f"new s.toml --data pupils.csv --geography schools.csv --levels {levels} --yes")
     assert 'label = "School Name"' in (folder / "s.toml").read_text()
+
+
+@pytest.mark.parametrize("places", ["""--public-places --levels '"County, town"'""", "--geography cc.csv"])
+def test_a_column_with_a_comma_is_named_in_double_quotes(folder, places):
+    (folder / "cc.csv").write_text('"County, town","Sex, as = told",n\nx,f,3\nx,m,4\ny,f,1\ny,m,2\n')
+    given = """--count n --attribute '"Sex, as = told"=f,m' --epsilon 500"""
+    said = succeeds(f"new cc.toml --data cc.csv {places} {given} --yes")
+    assert [level.column for level in tu.Spec.read("cc.toml").levels] == [None, "County, town"]
+    for line in re.findall(r": trueup (.*)", said):
+        succeeds(f"{line} --quick" if line.startswith("explain") else line)
+    assert tu.read_release("NEW").table("County, town x Sex, as = told")["released"].tolist() == [3, 4, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("columns", "more", "words"),
+    [
+        ("Raion,sex,n", "--count n --levels Rayon --public-places --yes", "has no column 'Rayon'"),
+        ("Raion,sex,n", "--count n --public-places --yes", "make the header the first row"),
+        ("Office,Men,Women", "--levels Office --public-places --yes", "--public-places is given without"),
+        ("Office,Men,Women", "--geography t.csv --yes", "each row would count as one person"),
+        ("Office,Men,Women", "", "add --yes"),
+    ],
+)
+def test_what_is_drafted_wrongly_or_not_at_all_says_why(columns, more, words, folder, monkeypatch):
+    (folder / "t.csv").write_text(f"{columns}\nx,1,3\ny,2,4\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    done = run(*shlex.split(f"new t.toml --data t.csv {more}"))
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not (folder / "t.toml").exists()
+
+
+PUPILS = """School,Grade,Girls,Boys,Total
+Hillside,1,24,21,45
+Hillside,2,*,19,22
+Hillside,3,17,*,20
+Lakeview,1,31,*,*
+Lakeview,2,28,30,58
+Lakeview,3,26,27,53
+Riverside,1,12,13,25
+Riverside,2,*,*,*
+Riverside,3,15,9,24
+Note: * = fewer than 5 pupils
+"""
+
+
+@pytest.mark.parametrize("meaning", ["unknown", "1-4"])
+def test_a_code_that_also_hides_larger_counts_leads_to_an_answer(folder, meaning):
+    """What is drafted, and what is written by hand, by following each remedy to the letter."""
+    (folder / "pupils.csv").write_text(PUPILS)
+    said = succeeds("new pupils.toml --published pupils.csv")
+    assert "cannot say its range everywhere" in said
+    text = (folder / "pupils.toml").read_text()
+    assert 'codes = { "*" = "unknown" }' in text
+    line = "infer --perturbed pupils.toml --table pupils.csv --out"
+    if meaning != "unknown":
+        (folder / "pupils.toml").write_text(text.replace("unknown", meaning))
+        refused = run(*shlex.split(f"{line} none"))
+        assert 'it says "unknown"' in refused.stderr
+    unlimited = run(*shlex.split(f"{(folder / 'pupils.toml').write_text(text) and line} none"))
+    found = re.search(r"To do: write two lines.*?(\[infer\]) and (prior = \{.*?\})", unlimited.stderr)
+    assert found
+    (folder / "pupils.toml").write_text(f"{text}{found[1]}\n{found[2]}\n")
+    succeeds(f"{line} posterior")
+    answered = json.loads(succeeds("ask posterior \"'Hillside, Grade=2, sex=Girls'\" --json"))
+    assert answered["answers"][0]["mean"] == [3]
+
+
+def test_a_code_whose_range_holds_keeps_it(folder):
+    (folder / "pupils.csv").write_text(PUPILS.replace("Lakeview,1,31,*,*", "Lakeview,1,31,*,34"))
+    said = succeeds("new pupils.toml --published pupils.csv")
+    assert 'codes = { "*" = "<5" }' in (folder / "pupils.toml").read_text()
+    assert 'write codes = { "*" = "unknown" }' in said

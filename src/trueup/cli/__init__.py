@@ -7,9 +7,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from types import MappingProxyType
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -97,7 +98,7 @@ def run_app(app: Callable[[], Any]) -> None:
         with _ended_as_interrupted(ended_by):
             app()
     except TrueupError as error:
-        _leave(_noted(str(error), error), error.exit_code, error)
+        leave_refused(error)
     except KeyboardInterrupt:
         _leave_interrupted(ended_by)
     except SystemExit as end:
@@ -187,13 +188,23 @@ def say_resume(command: str) -> None:
     print(f"continue with: {command}", file=sys.stderr)
 
 
-def _leave(text: str, code: int, error: TrueupError | None = None) -> NoReturn:
+def leave_refused(error: TrueupError, answered: Mapping[str, Any] = MappingProxyType({})) -> NoReturn:
+    """Exit with an error's message and code; with `--json`, beside what was answered all the same."""
+    _leave(_noted(str(error), error), error.exit_code, error, answered)
+
+
+def _leave(
+    text: str,
+    code: int,
+    error: TrueupError | None = None,
+    answered: Mapping[str, Any] = MappingProxyType({}),
+) -> NoReturn:
     """Exit with a message on standard error and, with `--json`, as one JSON object on standard output."""
     if "--json" in sys.argv:
         parts: dict[str, Any] = {"resume": _RESUME[-1]} if _RESUME else {}
         parts |= {"given": error.given, "needed": error.needed, "remedy": error.remedy} if error else {}
         kind = type(error).__name__ if error else None
-        print_json({"error": {"message": text, "kind": kind, "exit_code": code} | parts})
+        print_json({**answered, "error": {"message": text, "kind": kind, "exit_code": code} | parts})
     _say_error(text)
     sys.exit(code)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
@@ -35,7 +36,7 @@ class Given(NamedTuple):
     def ask(self, given: str | None, question: str, proposed: str) -> str:
         if given is not None:
             return given
-        return proposed if self.yes else typer.prompt(question, default=proposed)
+        return proposed if self.yes else _answer(question, proposed)
 
     @property
     def beside_title(self) -> dict[str, Any]:
@@ -55,6 +56,21 @@ class Given(NamedTuple):
         return {f"--{name}": value for name, value in zip(names, self[1:-1], strict=True)}
 
 
+def _answer(question: str, proposed: Any) -> Any:
+    """Ask a question, to which True and False are answered by yes or no; refuse where nobody can answer."""
+    ask = typer.confirm if isinstance(proposed, bool) else typer.prompt
+    try:
+        return ask(question, default=proposed)
+    except typer.Abort:
+        if sys.stdin.isatty():  # the user left
+            raise
+        raise SpecError(
+            f"'{question}' is asked, and no answer is read",
+            needed="a terminal, or the answers as options",
+            remedy="add --yes, which takes what is proposed where no option answers",
+        ) from None
+
+
 def drafted_spec(given: Given, name: str, table: Any, places: Any) -> tuple[Spec, Any]:
     """Ask for missing answers; return the spec of a confidential table, and its public places or None."""
     from trueup.files.source import open_table
@@ -67,10 +83,14 @@ def drafted_spec(given: Given, name: str, table: Any, places: Any) -> tuple[Spec
     values = attributes_of(given.attribute or [])
     counted = _count_column(given, who, header, [each["name"] for each in values])
     limit = _limit(given, who, counts=bool(counted))
+    listed = places is not None
+    others = [name for name in header if name not in {counted, *(each["name"] for each in values)}]
+    if not counted and (places is table or given.public_places):
+        raise _uncounted(who, given=given)
     if places is None and counted:
         places = table if _public(given) else None
         _refuse_places_left_out(header, places)
-    named = _named_levels(given, places, None if places is table else header)
+    named = _named_levels(given, places, others if listed else None)
     values = values or attributes_of([] if given.yes else _asked_attributes())
     drafted: dict[str, Any] = {
         "public": places,
@@ -87,6 +107,17 @@ def drafted_spec(given: Given, name: str, table: Any, places: Any) -> tuple[Spec
     tables = ", ".join(measured_tables(first.queries))
     wanted = given.ask(given.matters, f"What matters most ({tables}; empty: all alike)", "").strip()
     return Spec.of(table, named, values, **drafted, matters=wanted) if wanted else first, places
+
+
+def _uncounted(who: str, *, given: Given) -> SpecError:
+    """Return the error for public places that are those of the table, where no column of counts is named."""
+    option = "--public-places" if given.public_places else "--geography with the table itself"
+    return SpecError(
+        f"{option} is given without a column of counts, so that each row would count as one {who}",
+        needed="--count COLUMN; or, where each row is one of those protected, a list of places as a file of its own",
+        remedy="add --count COLUMN; where counts stand in one column for each value, write the spec with one `[[table.cell]]` "
+        "for each of them, as docs/spec.md shows",
+    )
 
 
 def _count_column(given: Given, who: str, header: list[str], attributes: list[str]) -> str:
@@ -128,9 +159,7 @@ def _public(given: Given) -> bool:
     """Return True if the user says that the places of a table of counts are public, which is never assumed."""
     if given.public_places is not None or given.yes:
         return bool(given.public_places)
-    return typer.confirm(
-        "Are the places in the table a public list, the same whoever is counted", default=False
-    )
+    return _answer("Are the places in the table a public list, the same whoever is counted", False)
 
 
 def _refuse_places_left_out(header: list[str], places: Any) -> None:
@@ -147,17 +176,22 @@ def _refuse_places_left_out(header: list[str], places: Any) -> None:
 
 def _named_levels(given: Given, places: Any, header: list[str] | None) -> list[Any] | None:
     """Ask which of the levels that the public places suggest to use; return None if there are no public places."""
+    from trueup.files import require
     from trueup.files.source import open_table
-    from trueup.model.columns_recognised import propose_levels
+    from trueup.model.columns_recognised import is_place, propose_levels, written_values
 
     levels = _listed(given.levels) if given.levels is not None else None
     if places is None:
         return levels
     held = open_table(places)
-    if header is None and levels and set(levels) <= set(held.columns()):
+    columns = held.columns()
+    if header is None and levels and (set(levels) <= {*columns} or not any(map(is_place, columns))):
+        require(held, levels)
         header = levels
     proposed = {str(level["name"]): level for level in propose_levels(held, header)}
-    asked = levels or _listed(given.ask(None, "Columns of places, from large to small", ",".join(proposed)))
+    asked = levels or _listed(
+        given.ask(None, "Columns of places, from large to small", written_values(proposed))
+    )
     return [proposed.get(name, name) for name in asked]
 
 
@@ -174,9 +208,8 @@ def refuse_what_does_not_run(spec: Any, places: Any) -> None:
 def _asked_attributes() -> list[str]:
     """Ask for attributes until the user gives no more; the header is not shown, because it may be a row of data."""
     found: list[str] = []
-    while text := typer.prompt(
-        "A column to count by, with all its values, such as sex=f,m or age=bins 0,15,65 (empty: no more)",
-        default="",
+    while text := _answer(
+        "A column to count by, with all its values, such as sex=f,m or age=bins 0,15,65 (empty: no more)", ""
     ):
         found.append(text)
     return found

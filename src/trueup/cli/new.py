@@ -46,7 +46,11 @@ Title = Annotated[str | None, option("--title", "The title of the release.")]
 Unit = Annotated[str | None, option("--unit", "The protected unit, such as person or visitor.")]
 Count = Annotated[str | None, option("--count", "The column of counts; '' if each row is one unit.")]
 Levels = Annotated[
-    str | None, option("--levels", "The columns of places, from large to small, such as county,town.")
+    str | None,
+    option(
+        "--levels",
+        "The columns of places, from large to small, such as county,town. Put a name with a comma in double quotes.",
+    ),
 ]
 Attributes = Annotated[
     list[str] | None,
@@ -54,7 +58,8 @@ Attributes = Annotated[
         "--attribute",
         "A column to count by, with all its possible values: sex=f,m; for whole numbers age=bins 0,15,65; for dates "
         "date=months 2026-01 to 2026-12. Rules for reading follow after semicolons: missing unknown; other rest; "
-        "form DD.MM.YYYY; fold. Put a value with a comma or semicolon in double quotes. May be repeated.",
+        "form DD.MM.YYYY; fold. Put a value with a comma or semicolon in double quotes, and a column with an equals "
+        "sign. May be repeated.",
     ),
 ]
 Tables = Annotated[
@@ -110,14 +115,16 @@ def new_command(
     from trueup.files.target import refuse_file
 
     refuse_file(spec, "name for the spec")
-    table, listed = with_encoding(data, encoding), with_encoding(geography, encoding)
+    table = with_encoding(data, encoding)
+    same = geography is not None and geography.resolve() == data.resolve()
+    listed = table if same else with_encoding(geography, encoding)
     made, places = drafted_spec(given, spec.stem, table, listed)
     refuse_what_does_not_run(made, places)
     made.write(spec)
     print(made)
     for part, text in made.undecided.items():
         print(f"To decide, {part}: {text}.")
-    _print_next_steps(spec, data, geography, encoding, own_places=places is table)
+    _print_next_steps(spec, data, None if same else geography, encoding, own_places=places is table)
 
 
 def _refuse_second_spec(more: list[Path] | None) -> None:

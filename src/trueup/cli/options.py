@@ -208,14 +208,16 @@ def given_tables(paths: Sequence[str] | None, encoding: str | None) -> Any:
 
 
 def names_in(text: str | None) -> list[str]:
-    """Return the names in a text that separates them by commas.
+    """Return the names in a text that separates them by commas; a name with a comma stands in double quotes.
 
     Examples
     --------
-    >>> names_in("county, town"), names_in(None)
-    (['county', 'town'], [])
+    >>> names_in('"county, town", sex'), names_in(None)
+    (['county, town', 'sex'], [])
     """
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
+    from trueup.model.columns_recognised import listed_values
+
+    return listed_values(text or "")
 
 
 def named_areas(text: str | None) -> tuple[Path | None, str]:

@@ -7,9 +7,11 @@ from math import floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from trueup.cli import leave_refused
 from trueup.cli.options import Areas, AsJson, argument, named_areas, names_in, option
 from trueup.cli.printing import print_json, print_table
 from trueup.digits import to_figure
+from trueup.errors import TrueupError
 
 if TYPE_CHECKING:
     from trueup.model.records.answer import PosteriorAnswer
@@ -40,20 +42,29 @@ def ask_command(
     kept = open_posterior(folder)
     if level is not None:  # the promise below is that of the intervals above it
         kept = replace(kept, level=probability_of(level))
-    answers = [answer(kept, one, areas=mapping, column=column, level=level) for one in question]
+    answers, refused = [], []
+    for one in question:
+        try:
+            answers.append(answer(kept, one, areas=mapping, column=column, level=level))
+        except TrueupError as error:
+            refused.append(error)
+    if not answers:
+        raise refused[0]
+    for error in refused[1:]:
+        refused[0].add_note(str(error))
     if as_json:
-        print_json(
-            {
-                "source": kept.source,
-                "promise": kept.promise,
-                "answers": [_as_json(one) for one in answers],
-            }
-        )
+        found = [_as_json(one) for one in answers]
+        document = {"source": kept.source, "promise": kept.promise, "answers": found}
+        if refused:
+            leave_refused(refused[0], document)
+        print_json(document)
         return
     for one in answers:
         _print(one, show)
     print(f"From {answers[0].rests_on}; nothing was drawn anew, and it costs no privacy.")
     print(kept.promise)
+    if refused:
+        raise refused[0]
 
 
 def _as_json(answer: PosteriorAnswer) -> dict:

@@ -189,7 +189,7 @@ def require(source: Source, columns: Sequence[str]) -> None:
         if column not in held:
             raise DataError(
                 f"{source.name} has no column '{column}'",
-                needed="a column of that name in the header row; upper and lower case matter",
+                needed="a column of that name in the header row, the first row of a file; upper and lower case matter",
                 about=f"column {column.casefold()}",
             )
 

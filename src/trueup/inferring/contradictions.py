@@ -86,7 +86,11 @@ def contradicting_values(measured: Measurements, constraints: Constraints) -> In
             remedy="correct a misprint, a law or a code; where a total or a part is read as a separate count, name it in `total` "
             "or leave it out by `only` or out of `cell`"
             + ("; where a place stands below the wrong one, correct the list of places" if listed else "")
-            + ('; where other counts of a code\'s range are shown, say so: "some 1-4"' if coded else ""),
+            + (
+                '; where a code also stands for larger counts, hidden because they would give small ones away, it says "unknown"'
+                if coded
+                else ""
+            ),
         )
     return contradiction(*polyhedron(constraints, blocks), integer=True)
 

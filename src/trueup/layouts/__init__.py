@@ -111,6 +111,7 @@ def improper(label: str, most: float) -> SpecError:
     return SpecError(
         f"nothing limits the count of '{label}', so that its posterior cannot be computed",
         needed="a measurement of it or of a sum that holds it, an upper bound, or a prior that sums to 1",
-        remedy='where a code hides it, say what the code means, such as "1-4"; or write two lines at the end of the spec, '
-        f'[infer] and prior = {{ name = "bounded", upper = {upper} }}, with a number that no count exceeds',
+        remedy="write two lines at the end of the spec, "
+        f'[infer] and prior = {{ name = "bounded", upper = {upper} }}, with a number that no count exceeds; or, where a code '
+        'hides it and stands for a range of counts everywhere, say which, such as "1-4"',
     )

@@ -68,7 +68,7 @@ def propose_levels(places: Source, header: Sequence[str] | None = None) -> list[
             needed="columns such as state, county, block or GEOID"
             if header is None
             else "the same names for the columns of places in both",
-            remedy="rename them, name the levels, or give the list of places as a file of its own",
+            remedy="rename them, name the levels, give the list of places as a file of its own, or make the header the first row",
         )
     text = {name: column.astype(str) for name, column in select(places, keys).items()}
     for name in filter(_CODE.fullmatch, keys):
@@ -152,6 +152,7 @@ def count_among(columns: Sequence[str]) -> str | None:
 
 _BETWEEN = re.compile(r';(?=(?:[^"]*"[^"]*")*[^"]*$)')
 """A semicolon that is not part of a value in double quotes: an even number of quotes follows."""
+_QUOTED_NAME = re.compile(r'\s*"((?:[^"]|"")*)"\s*(?:=|$)')
 _DATES = {
     "month": re.compile(r"months\s+(\d{4})-(0[1-9]|1[0-2])\s+to\s+(\d{4})-(0[1-9]|1[0-2])", re.ASCII),
     "year": re.compile(r"years\s+(\d{4})\s+to\s+(\d{4})", re.ASCII),
@@ -162,7 +163,7 @@ _BINS = re.compile(r"bins\s+-?\d+(\s*,\s*-?\d+)*", re.ASCII)
 def attributes_of(texts: Sequence[str]) -> list[Document]:
     """Read attributes from text: values between commas, bins or dates, then rules after semicolons.
 
-    A value with a comma or a semicolon stands in double quotes.
+    A value with a comma or a semicolon stands in double quotes, and so does a name with an equals sign.
     Rules are `missing NAME`, `other NAME`, `form DD.MM.YYYY` and `fold`, as in a spec.
 
     Raises
@@ -175,6 +176,8 @@ def attributes_of(texts: Sequence[str]) -> list[Document]:
     >>> attributes_of(["sex=f, m; missing not known; fold", 'work=none, "farming, fishing"'])
     [{'name': 'sex', 'values': ['f', 'm'], 'missing': 'not known', 'fold': True}, \
 {'name': 'work', 'values': ['none', 'farming, fishing']}]
+    >>> attributes_of(['"Pay = none, low"=yes,no'])
+    [{'name': 'Pay = none, low', 'values': ['yes', 'no']}]
     >>> attributes_of(["age=bins 0, 15, 65", "day=years 2025 to 2026; form DD.MM.YYYY"])
     [{'name': 'age', 'bins': [0, 15, 65]}, {'name': 'day', 'date': 'year', 'values': ['2025', '2026'], 'form': 'DD.MM.YYYY'}]
     """
@@ -182,7 +185,8 @@ def attributes_of(texts: Sequence[str]) -> list[Document]:
 
 
 def _attribute_of(text: str) -> Document:
-    name, _, rest = text.partition("=")
+    quoted = _QUOTED_NAME.match(text)
+    name, rest = (quoted[1].replace('""', '"'), text[quoted.end() :]) if quoted else text.partition("=")[::2]
     values, *rules = (part.strip() for part in _BETWEEN.split(rest))
     found = {"name": name.strip(), **_domain(values)}
     if not found.get("values", found.get("bins")):

@@ -108,7 +108,7 @@ def require_columns(spec: Reading, table: Source, columns: list[str]) -> None:
         told = ", ".join(f'"{name}"' for name in dict.fromkeys(held))
         raise DataError(
             f"{table.name} has no column '{lost[0]}'",
-            needed="a column of that name in the header row; upper and lower case matter",
+            needed="a column of that name in the header row, the first row of a file; upper and lower case matter",
             remedy=f"where the columns [{told}] identify a place, and the public list gives the larger places that contain it, "
             f"write place = [{told}] in [table]",
             about=f"column {lost[0].casefold()}",

@@ -79,10 +79,11 @@ class SumMissed(NamedTuple):
         if self.listed:
             layout += "; or a place stands below another than its own in the list of places: correct the list"
         first, second = (layout, law) if far else (law, layout)
-        return (
-            f"'{self.label}' is published as {_ends(*self.own)}, and its parts by {self.parts} sum to {_ends(*self.sums)}; "
-            f"{self.missed} of {self.compared} such sums are missed. Either {first}; or {second}"
-        )
+        return f"{self.sums_said()}; {self.missed} of {self.compared} such sums are missed. Either {first}; or {second}"
+
+    def sums_said(self) -> str:
+        """Return what is published of the total, and what its parts sum to."""
+        return f"'{self.label}' is published as {_ends(*self.own)}, and its parts by {self.parts} sum to {_ends(*self.sums)}"
 
 
 def _ends(low: float, high: float) -> str:

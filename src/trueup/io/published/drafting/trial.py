@@ -10,7 +10,7 @@ from typing import NamedTuple
 from trueup.errors import TrueupError
 from trueup.io.published.drafting.keys import Draft
 from trueup.io.published.drafting.seen import SeenTable
-from trueup.io.published.drafting.sums import sums_missed, way_without_totals, without_totals
+from trueup.io.published.drafting.sums import SumMissed, sums_missed, way_without_totals, without_totals
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
 from trueup.io.published.perturbed.agreeing import SumsKept, sums_kept
@@ -82,7 +82,7 @@ class Drafted(NamedTuple):
         if trial.measured is not None:
             trial = self._without_added_totals(trial, trial.measured, read)
         if trial.measured is not None:
-            trial = self._with_what_sums_say(trial, trial.measured)
+            trial = self._with_what_sums_say(trial, trial.measured, read)
         return trial
 
     def _without_added_totals(self, trial: Trial, measured: Measurements, read: Read) -> Trial:
@@ -107,7 +107,7 @@ class Drafted(NamedTuple):
             f"left out: {way_without_totals(self.draft)}"
         )
 
-    def _with_what_sums_say(self, trial: Trial, measured: Measurements) -> Trial:
+    def _with_what_sums_say(self, trial: Trial, measured: Measurements, read: Read) -> Trial:
         """Return the trial with random rounding if sums rule out rounding to the nearest, and with notes."""
         if sums_missed(measured, NEAREST):
             nearest = rf'name = "{NEAREST}", base = (\d+), ties = "either"'
@@ -117,9 +117,31 @@ class Drafted(NamedTuple):
         if not trial.kept and (hidden := sums_kept(measured, (NEAREST, RANDOM))).chance < CERTAIN_CHANCE:
             trial = trial.noting(_said_of_added(hidden, way_without_totals(self.draft)))
         if missed := sums_missed(measured, Exact.name):
-            trial = trial.noting(missed.said())
+            wider = _with_wider_codes(trial, missed, read)
+            trial = wider or trial.noting(missed.said())
         noted = getattr(measured.spec, "noted", ())
         return trial.noting(*(text for text in noted if "is about the sum" in text))
+
+
+_RANGE_OF_CODE = re.compile(r'("[^"\n]*") = "(?:<\d+|\d+-\d+)"(?=.*\}$)')
+"""A code and the range of counts that a line `codes = { ... }` gives it."""
+
+
+def _with_wider_codes(trial: Trial, missed: SumMissed, read: Read) -> Trial | None:
+    """Return the trial with a code that says nothing, if its range alone makes published sums miss; else None."""
+    for line in dict.fromkeys(re.findall(r"^codes = .*", trial.text, re.MULTILINE)):
+        for found in _RANGE_OF_CODE.finditer(line):
+            wider = f'{line[: found.start()]}{found[1]} = "unknown"{line[found.end() :]}'
+            other = _read_anew(Trial(trial.text.replace(line, wider)), read)
+            if other.measured is None or sums_missed(other.measured, Exact.name):
+                continue
+            said = (
+                f"the code {found[1]} cannot say its range everywhere ({missed.sums_said()}): it is taken to hide larger counts, "
+                'too, which would give small ones away, and says "unknown"; if the file has a misprint there, correct it and '
+                "write the range. If infer finds a count that nothing limits, it prints the two lines that limit it"
+            )
+            return trial._replace(text=other.text, measured=other.measured).noting(said)
+    return None
 
 
 def _read_anew(trial: Trial, read: Read) -> Trial:

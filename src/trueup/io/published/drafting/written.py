@@ -207,6 +207,8 @@ def _codes(entry: DraftedTable, law: str, undecided: list[str]) -> list[str]:
             ways = [meaning_of(words, zeros=zeros) for words in (code, said or "")]
             codes[code] = next((way for way in ways if way != UNKNOWN), UNKNOWN)
             taken = f'it is taken as "{codes[code]}"'
+            if "-" in codes[code] or "<" in codes[code]:
+                taken += f"; if it also hides larger counts that would give small ones away, write {_code(code, UNKNOWN)}"
             if codes[code] == UNKNOWN:
                 taken += ', and needs a range such as "1-4" where no published sum holds its cells'
                 taken += _of_whole_places(code, seen)
