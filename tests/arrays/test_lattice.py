@@ -202,7 +202,7 @@ def test_noise_of_no_law_and_a_seed_are_refused(rng):
 
 def test_ratios_and_equalities_of_what_is_no_number_are_refused():
     for counts, variance, message in (
-        ([np.nan], 1, "a count is infinite"),
+        ([np.nan], 1, "infinite or not a number"),
         ([1], -1, "a variance is negative"),
     ):
         with pytest.raises(SpecError, match=message):

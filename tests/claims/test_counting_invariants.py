@@ -282,7 +282,7 @@ def test_a_release_by_parts_refuses_by_name(rng):
         ("{ level = 'all', where = { sek = 'f' } }", "unknown attribute 'sek'"),
         ("{ level = 'all', where = { county = 'Z' } }", "'Z', which is not a place of level 'county'"),
         ("{ level = 'all', where = [{ sex = 'f' }, {}] }", "where"),
-        ("{ level = 'all', where = { age = 'young', adult = 'yes' } }", "same attribute"),
+        ("{ level = 'all', where = { age = 'young', adult = 'yes' } }", "a recode of it only once"),
         ("{ level = 'all', where = { sex = 'f' }, weights = [1, 2] }", "2 weights for 1 conditions"),
         ("{ level = 'all', weights = [2] }", "1 weights for 0 conditions"),
         ("{ level = 'all', where = { sex = 'f' }, weights = [0] }", "other than zero"),

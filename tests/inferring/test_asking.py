@@ -115,7 +115,7 @@ def test_a_count_of_the_whole_over_those_of_each_place_is_asked_for_in_other_wor
     [
         ("'contry=n'", "did you mean 'county'"),
         ("'n/1, age=0-71'", "did you mean '0-17'"),
-        ("'n, education=low'", "not by 'education'.*measured by it"),
+        ("'n, education=low'", "not by 'education'.*release that measured them"),
         ("'tract=7'", "not by 'tract'"),
         ("'n/11'", "did you mean 'n/1'"),
         ("'1'", "the name of 2 places of level 'town'"),  # two towns have this key

@@ -201,5 +201,5 @@ def test_measurements_far_below_are_not_left_out_in_silence(rng):
     even = CutHistogram(constraints(measured), measured.headers, measured.values)
     # Of 1 + 1/3 + 1/12, 1/12 lies below tracts.
     assert even.unused(1) == pytest.approx((1 / 12) / (1 + 1 / 3 + 1 / 12))
-    with pytest.raises(SpecError, match="was measured over a level below"):
+    with pytest.raises(SpecError, match="was measured further below"):
         _ = CutHistogram(constraints(measured), headers, measured.values).level

@@ -107,7 +107,7 @@ def test_tables_are_those_of_periods(rng):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (TEXT.replace('town = "1/10"', 'town = "1/20"'), "the noise of these"),
+        (TEXT.replace('town = "1/10"', 'town = "1/20"'), "different noise on a table"),
         (TEXT + '[infer]\nprior = "flat"\n', "names a prior"),
     ],
 )
