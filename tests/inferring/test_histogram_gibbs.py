@@ -399,7 +399,7 @@ def test_a_run_that_is_stopped_goes_on_from_its_checkpoints_as_if_it_had_not_bee
     assert np.array_equal(posterior.draws, whole.draws)
     same = ("sweeps", "smallest_ess", "concentrations", "directions_left_out")
     assert all(posterior.drawn.stats[name] == whole.drawn.stats[name] for name in same)
-    with pytest.raises(BundleError, match="chains of another run"):
+    with pytest.raises(BundleError, match="draws of another run"):
         run(draws=201, checkpoint=tmp_path / "chains")
 
 
