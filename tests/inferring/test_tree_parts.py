@@ -345,4 +345,4 @@ def test_evaluations_that_end_within_the_time_are_left_to_go_on(monkeypatch):
 
     after([0.06, 0.06, 0.06, 0.25, 0.22, 0.17, 0.16, 0.17])
     with pytest.raises(TooCostly):
-        after([0.4] * 3)
+        after([0.4] * 8)

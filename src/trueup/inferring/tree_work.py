@@ -52,10 +52,9 @@ MAX_DEPTHS_TRIED = 4
 """Depths of tables that are tried at one point of the hyperparameters: each costs up to twice the one before."""
 GRID_TIME_SHARE = 0.5
 """Share of a command's time after which trees are left to grids."""
-EVALUATIONS, JUDGED, MOST_UNUSUAL = 20, 3, 2.0
-"""Hyperparameters at which a tree is usually solved (9 for the counties of the United States), of how many the least time says
-how long these will take, and how many times as much of one is counted: in others kernels are compiled, or other work slows
-them."""
+EVALUATIONS, JUDGED, MOST_UNUSUAL = 40, 3, 2.0
+"""Hyperparameters at which a tree is solved at most, as a rule, of how many the least time says how long these will take, and
+how many times as much of one is counted: in others kernels are compiled, or other work slows them."""
 
 
 class TooCostly(Exception):
@@ -113,7 +112,9 @@ class AllowedWork:
         self.ended = now
         usual = self.usual if len(self.times) >= JUDGED else 0.0
         spent = sum(min(one, MOST_UNUSUAL * usual) for one in self.times)
-        if spent + usual * max(EVALUATIONS - len(self.times), 0) > self.seconds:
+        rest = usual * max(EVALUATIONS - len(self.times), 0)
+        # Many trees need a quarter of these evaluations: to give up sooner saves less than a wrong forecast costs.
+        if spent > min(BASE_SECONDS, self.seconds) and spent + rest > self.seconds:
             raise TooCostly
 
 
