@@ -28,7 +28,6 @@ from trueup.model.records.asked import ask_draws
 from trueup.model.records.drawn import floors_of_draws
 from trueup.model.records.places_asked import Names
 from trueup.model.records.posterior import Posterior
-from trueup.model.records.quantity import limits_counts
 from trueup.model.tables import probability_of
 from trueup.planning import AreaTable
 
@@ -147,8 +146,7 @@ def infer_areas(
         own, least = inside.sum(axis=2), floors.sum(axis=2)
         if not cells.is_family:
             own, least = (marginalise(each, cells.marginal(margin.attributes)) for each in (own, least))
-        least = np.full(least.size, np.nan) if limits_counts(posterior.spec) else least.ravel()
-        parts.append(posterior.describe(own.reshape(chains, draws, -1), level, least))
+        parts.append(posterior.describe(own.reshape(chains, draws, -1), level, least.ravel()))
     return {
         **labels_of_areas(cells, margin, table),
         **{k: np.concatenate([p[k] for p in parts]) for k in parts[0]},

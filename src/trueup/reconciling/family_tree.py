@@ -106,7 +106,7 @@ class FamilyTree(FromTheTop):
 
 @dataclass(frozen=True, eq=False)
 class FamilyPlan:
-    """What all segments (groups of subtrees) of a family of tables have in common.
+    """The data shared by all segments (groups of subtrees) of a family of tables.
 
     Attributes
     ----------

@@ -51,7 +51,7 @@ def least_of(spine: Spine, bounds: Sequence[tuple[Marginal, Sequence[NDArray]]])
 
 @dataclass(frozen=True, eq=False)
 class JoinedPlan:
-    """What all segments of two linked tables have in common.
+    """The data shared by all segments of two linked tables.
 
     Attributes
     ----------

@@ -44,7 +44,7 @@ Bounds = tuple[tuple[NDArray[np.int64], ...], ...]
 
 @dataclass(frozen=True, eq=False)
 class SegmentPlan:
-    """What all segments of a histogram problem have in common, whatever their places.
+    """The data shared by all segments of a histogram problem, whatever their places.
 
     Attributes
     ----------

@@ -51,7 +51,7 @@ NUMBERS = 5
 
 
 class _Kind(NamedTuple):
-    """What the law of a place depends on: its level, its bounds, and its parts of each kind."""
+    """Arguments of the law of a place: its level, its bounds, and its parts of each kind."""
 
     level: int
     low: int

@@ -15,7 +15,7 @@ from trueup.files.source import as_frame
 from trueup.model.cells import Margin
 from trueup.model.records.asked import AskedDraws
 from trueup.model.records.posterior import Posterior
-from trueup.model.records.quantity import described_where_defined, limits_counts
+from trueup.model.records.quantity import described_where_defined
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,9 +77,8 @@ class PosteriorAnswer(ThreeLines):
         """
         draws, known = self.asked.draws, self.asked.names
         labels = {} if known is None else {str(self.asked.level): np.array(known)}
-        least = np.nan if limits_counts(self.posterior.spec) else self.asked.least
         columns = described_where_defined(
-            draws, lambda held, limits: self.posterior.describe(held, self.level, limits), least
+            draws, lambda held, least: self.posterior.describe(held, self.level, least), self.asked.least
         )
         if self.asked.event:
             columns = {"probability": columns["mean"], "mcse": columns["mcse"]}

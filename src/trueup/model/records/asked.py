@@ -237,10 +237,8 @@ class _Reader:
         if (name := _name(node)) is not None:
             count = self.names.find(name)
             if count.single:
-                every = count.draws(self.names.cells, self.draws, count.within)
-                at = count.within.names.index(count.places.names[0])
-                ranks = 1 + (every > every[..., [at]]).sum(axis=2, keepdims=True)
-                return AskedDraws(ranks, least=np.ones(1))
+                ranks = count.ranks(self.names.cells, self.draws)
+                return AskedDraws(ranks[..., None], least=np.ones(1))
         found = self._value(node)
         if found.names is None:
             raise self._error("ranks a quantity that is not of each place of a level")

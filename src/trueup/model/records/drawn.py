@@ -76,9 +76,9 @@ def ends_of_sorted(draws: NDArray, level: float, least: ArrayLike = np.nan) -> t
     it about equally likely, the smallest draw would exceed it by about a twentieth of what the 21st smallest does, and by more
     than a fifth of that once in 90 cases.
     """
-    first, count = draws[0], len(draws)
-    above = first - np.asarray(least, float)
-    near = (above >= 0) & (NEARER * above <= draws[min(LOWEST, count // 10)] - np.asarray(least, float))
+    first, count, least = draws[0], len(draws), np.asarray(least, float)
+    above = first - least
+    near = (above >= 0) & (NEARER * above <= draws[min(LOWEST, count // 10)] - least)
     return shorter_ends(lambda p: draws[quantile_at(count, p)], np.where(near, least, first), level)
 
 

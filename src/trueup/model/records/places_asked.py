@@ -120,6 +120,12 @@ class Count:
         sums = (table if kept.all() else table[..., kept]).sum(axis=3, dtype=np.int64)
         return np.add.reduceat(sums, places.edges[:-1], axis=2)
 
+    def ranks(self, cells: Cells, draws: NDArray) -> NDArray:
+        """Return the rank `(chains, draws)` of a single place's count within its level: 1 is the largest, ties share the best."""
+        every = self.draws(cells, draws, self.within)
+        at = self.within.names.index(self.places.names[0])
+        return 1 + (every > every[..., [at]]).sum(axis=-1)
+
     def _in_a_table(self, cells: Cells, draws: NDArray, places: PlacesAsked) -> NDArray:
         """Sum draws of a family over the cells of one table that contains the counts."""
         tree, last = cells.tree, len(cells.tree.levels) - 1

@@ -213,8 +213,8 @@ class Posterior(Tabled):
             own = [self._counted(f"{level}={place}", self.draws) for level, place in listed_places(places)]
             return Quantity(area_name(places), np.sum(own, axis=0), 0.0)
         draws = self.draws.reshape(*self.draws.shape[:2], len(times), -1)[:, :, times]
-        least = np.nan if limits_counts(self.spec) else float(floors_of_draws(draws.sum(axis=3)).sum())
-        return Quantity(area_name(places), draws.sum(axis=(2, 3)), least)
+        least = float(floors_of_draws(draws.sum(axis=3)).sum())
+        return Quantity(area_name(places), draws.sum(axis=(2, 3)), self._unless_limited(least))
 
     def summary(
         self, margin: Margin | str | None = None, level: float | str | None = None, rows: int | None = None
@@ -263,10 +263,14 @@ class Posterior(Tabled):
     def describe(self, draws: NDArray, level: float, least: ArrayLike = np.nan) -> Columns:
         """Return the columns of `summary` except the labels, for draws `(chains, draws, k)` of any quantities.
 
-        `least` is a lower limit of each, NaN if none is known.
+        `least` is a lower limit of each, NaN if none is known; it is not used if the spec limits counts from below.
         """
-        ranked = self.draws.size <= RANKED_COUNTS
+        ranked, least = self.draws.size <= RANKED_COUNTS, self._unless_limited(least)
         return describe_draws(draws, level, independent=self.drawn.independent, ranked=ranked, least=least)
+
+    def _unless_limited(self, least: Any) -> Any:
+        """Return a lower limit, or NaN if the spec limits counts from below: how far is not looked into."""
+        return np.nan if limits_counts(self.spec) else least
 
     @cached_property
     def _floors(self) -> dict[Margin, NDArray]:
@@ -327,9 +331,7 @@ class Posterior(Tabled):
         named = [*parse_sum(label)] if quoted else [label]
         name = named[0] if len(named) == 1 else label
         count = Names(self.cells).find(name if name.startswith(f"{level}=") else f"{level}={name}")
-        table = count.draws(self.cells, self.draws, count.within)
-        at = count.within.names.index(count.places.names[0])
-        return Quantity(f"rank of {label}", 1 + (table > table[..., [at]]).sum(axis=-1), 1.0)
+        return Quantity(f"rank of {label}", count.ranks(self.cells, self.draws), 1.0)
 
     @cached_property
     def _labels(self) -> Labels:
@@ -337,9 +339,11 @@ class Posterior(Tabled):
 
     def _least(self, terms: Mapping[str, Fraction]) -> float:
         """Return the lower limit of a sum of counts, NaN if a count is subtracted or the spec limits counts from below."""
-        if min(terms.values(), default=0) < 0 or limits_counts(self.spec):
+        if min(terms.values(), default=0) < 0:
             return np.nan
-        return float(self._combine(terms, floors_of_draws(self.draws)[None, None]).sum())
+        return self._unless_limited(
+            float(self._combine(terms, floors_of_draws(self.draws)[None, None]).sum())
+        )
 
     def _combine(self, terms: Mapping[str, Fraction], draws: NDArray) -> NDArray:
         """Return a linear combination of labelled counts `(chains, draws)`, from draws `(chains, draws, n)` of the cells."""
@@ -397,11 +401,7 @@ class Posterior(Tabled):
     def _ratios_at(self, name: str, values: NDArray, ratio: Ratio, level: float) -> Columns:
         weights = above, below, whole = ratio_weights(self.cells, ratio)
         draws, places = quotients(values @ above, values @ below + whole), values.shape[2]
-        least = (
-            np.nan
-            if limits_counts(self.spec) or (above < 0).any() or floors_of_draws(values @ above).any()
-            else 0.0
-        )
+        least = np.nan if (above < 0).any() or floors_of_draws(values @ above).any() else 0.0
         return {
             "place": np.array(self.cells.tree.labels(name)),
             "level": np.full(places, name),
