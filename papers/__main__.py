@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 
 from trueup.cli import FAILURE, run_app
-from trueup.cli.options import AsJson
 from trueup.cli.printing import print_json, print_table, progress
 from trueup.errors import DataError
 
@@ -33,6 +32,7 @@ DataDir = Annotated[
         show_default=False,
     ),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.", show_default=False)]
 PageOut = Annotated[
     Path | None,
     typer.Option("--out", help="A new folder for the page with pictures and the JSON.", show_default=False),

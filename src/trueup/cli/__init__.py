@@ -10,22 +10,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
-from trueup.cli.options import (
-    AnyOrder,
-    AsJson,
-    CompletedCommand,
-    Encoding,
-    LogFile,
-    Memory,
-    Workers,
-    taken_by,
-    with_common,
-)
+from trueup.cli.options import AnyOrder, CompletedCommand, described, option, taken_by, with_common
 from trueup.cli.printing import print_json, shown_lines
 from trueup.errors import BudgetError, BusyError, ConvergenceError, TrueupError, place_of
 from trueup.version import __version__
@@ -60,14 +51,15 @@ def new_app() -> typer.Typer:
     )
 
     @app.callback()
+    @described(version=option("", callback=_show_version, is_eager=True))
     def options(
         context: typer.Context,
-        as_json: AsJson = False,
-        memory: Memory = None,
-        workers: Workers = None,
-        log: LogFile = None,
-        encoding: Encoding = None,
-        version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
+        as_json: bool = False,
+        memory: str | None = None,
+        workers: int | None = None,
+        log: Path | None = None,
+        encoding: str | None = None,
+        version: bool = False,
     ) -> None:
         context.obj = {"as_json": as_json or None, "memory": memory, "workers": workers}
         context.obj |= {"log": log, "encoding": encoding}

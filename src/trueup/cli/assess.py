@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from trueup.cli.options import (
     TABLES,
-    AsJson,
-    Encoding,
-    GeographyPath,
-    OutPath,
-    SpecPath,
-    Workers,
+    described,
     given_tables,
     named_number,
     named_parameters,
@@ -24,92 +19,43 @@ from trueup.cli.printing import print_json, print_table, progress
 from trueup.digits import error_digit, to_digits
 from trueup.errors import SpecError
 
-Truth = Annotated[
-    list[str],
-    option(
-        "--data",
-        f"The counts taken as true: a bundle, of which the released counts are used, or a table: {TABLES}.",
-    ),
-]
-Replicates = Annotated[int, option("--replicates", "The number of times that noise is drawn.", shown=True)]
-Methods = Annotated[
-    list[str] | None,
-    option(
-        "--method",
-        "A method, as NAME or NAME:PARAMETER=VALUE,..; repeat it to compare. By default the spec's.",
-    ),
-]
-Scales = Annotated[
-    list[str] | None,
-    option("--budget-scale", "A multiple of the spec's budgets; repeat it to compare. By default 1."),
-]
-Intervals = Annotated[
-    list[str] | None,
-    option(
-        "--interval", "A rule for intervals: least-squares (the default), by-size or noise; may be repeated."
-    ),
-]
-Infer = Annotated[
-    str | None, option("--infer", "Also assess this method of inference; 'default' means the spec's.")
-]
-InferReplicates = Annotated[
-    int | None,
-    option(
-        "--infer-replicates", "The number of replicates to which inference is applied; by default 200.", min=1
-    ),
-]
-Level = Annotated[
-    str, option("--level", "The stated probability of the intervals, such as 90% or .9.", shown=True)
-]
-Comparators = Annotated[
-    list[str] | None,
-    option(
-        "--comparator",
-        "A method without a formal guarantee, to compare with: cell-key:maximum=5,change_variance=3, random-rounding:base=3, "
-        "rounded:base=10, suppressed:threshold=10 or swapping:rate=0.05; may be repeated.",
-    ),
-]
-Released = Annotated[
-    Path | None,
-    option(
-        "--published",
-        "Counts that somebody else released, in the same form as the true counts, to compare with.",
-    ),
-]
-Thresholds = Annotated[
-    list[str] | None,
-    option(
-        "--threshold",
-        "TABLE=COUNT: report how often a released count is on the wrong side of this count; may be repeated.",
-    ),
-]
-PublicTruth = Annotated[
-    bool,
-    option("--public-truth", "Declare the true counts public; otherwise the assessment is confidential."),
-]
-Seed = Annotated[int, option("--seed", "The seed of the simulated noise.", shown=True, min=0)]
 
-
+@described(
+    data=f"The counts taken as true: a bundle, of which the released counts are used, or a table: {TABLES}.",
+    replicates="The number of times that noise is drawn.",
+    method="A method, as NAME or NAME:PARAMETER=VALUE,..; repeat it to compare. By default the spec's.",
+    budget_scale="A multiple of the spec's budgets; repeat it to compare. By default 1.",
+    interval="A rule for intervals: least-squares (the default), by-size or noise; may be repeated.",
+    infer="Also assess this method of inference; 'default' means the spec's.",
+    infer_replicates=option("The number of replicates to which inference is applied; by default 200.", min=1),
+    level="The stated probability of the intervals, such as 90% or .9.",
+    comparator="A method without a formal guarantee, to compare with: cell-key:maximum=5,change_variance=3, "
+    "random-rounding:base=3, rounded:base=10, suppressed:threshold=10 or swapping:rate=0.05; may be repeated.",
+    published="Counts that somebody else released, in the same form as the true counts, to compare with.",
+    threshold="TABLE=COUNT: report how often a released count is on the wrong side of this count; may be repeated.",
+    public_truth="Declare the true counts public; otherwise the assessment is confidential.",
+    seed=option("The seed of the simulated noise.", min=0),
+)
 def assess_command(
-    spec: SpecPath,
-    out: OutPath,
-    data: Truth,
-    geography: GeographyPath = None,
-    encoding: Encoding = None,
-    replicates: Replicates = 1000,
-    method: Methods = None,
-    budget_scale: Scales = None,
-    interval: Intervals = None,
-    infer: Infer = None,
-    infer_replicates: InferReplicates = None,
-    level: Level = "90%",
-    comparator: Comparators = None,
-    published: Released = None,
-    threshold: Thresholds = None,
-    public_truth: PublicTruth = False,
-    seed: Seed = 0,
-    workers: Workers = None,
-    as_json: AsJson = False,
+    spec: Path,
+    out: Path,
+    data: list[str],
+    geography: Path | None = None,
+    encoding: str | None = None,
+    replicates: int = 1000,
+    method: list[str] | None = None,
+    budget_scale: list[str] | None = None,
+    interval: list[str] | None = None,
+    infer: str | None = None,
+    infer_replicates: int | None = None,
+    level: str = "90%",
+    comparator: list[str] | None = None,
+    published: Path | None = None,
+    threshold: list[str] | None = None,
+    public_truth: bool = False,
+    seed: int = 0,
+    workers: int | None = None,
+    as_json: bool = False,
 ) -> None:
     """Simulate releases of known counts: bias, error, coverage and fairness of methods and budgets."""
     from trueup.model.tables import probability_of

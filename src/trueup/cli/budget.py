@@ -5,70 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from trueup.cli import FAILED_CHECK, add_command
-from trueup.cli.options import (
-    AsJson,
-    DataPaths,
-    Encoding,
-    GeographyPath,
-    argument,
-    given_tables,
-    keeper_folder,
-    option,
-)
+from trueup.cli.options import argument, described, given_tables, keeper_folder, option
 from trueup.cli.printing import print_json, print_table
 from trueup.errors import SpecError
 
-Url = Annotated[str, argument("The ledger: a file, or postgresql://...", metavar="LEDGER")]
-Dataset = Annotated[str, option("--dataset", "The name under which the dataset is declared.")]
-CapOption = Annotated[
-    list[str],
-    option(
-        "--cap", "A cap, such as epsilon=1 or rho=1/2; for the analyst ana, ana:epsilon=1/2; may be repeated."
-    ),
-]
-Unit = Annotated[str | None, option("--unit", "Who is protected, such as person.")]
-NeighboursOption = Annotated[
-    str | None,
-    option("--neighbours", "The neighbour relation, which defines one step: add-remove or replace."),
-]
-ChecksOption = Annotated[
-    int | None,
-    option(
-        "--checks",
-        "The number of rules that may be checked on confidential counts without being listed; by default 3.",
-        min=0,
-    ),
-]
-ListedOption = Annotated[
-    list[Path] | None,
-    option(
-        "--list",
-        "A spec whose invariants may be published, and whose rules may be checked without using up checks.",
-    ),
-]
-Renews = Annotated[
-    str, option("--renews", "Write yearly if the caps hold for each calendar year (UTC) anew.")
-]
-Series = Annotated[
-    str, option("--series", "Write monthly if the first data of each month need no declaration.")
-]
-Sign = Annotated[bool, option("--sign", "Sign every later entry with a key in the keeper's folder.")]
-PublicKeys = Annotated[
-    list[str] | None,
-    option(
-        "--public-keys",
-        "A column of the confidential table whose values are public, so that specs may take their places from it.",
-    ),
-]
-Against = Annotated[
-    Path | None, option("--against", "The bundle, or folder of bundles, to compare with the ledger.")
-]
-Out = Annotated[Path | None, option("--out", "The file to write; by default the entries are printed.")]
+_ACCOUNT = {
+    "url": argument("The ledger: a file, or postgresql://...", metavar="LEDGER"),
+    "dataset": "The name under which the dataset is declared.",
+}
 
 
 def budget_group() -> typer.Typer:
@@ -82,20 +31,38 @@ def budget_group() -> typer.Typer:
     return group
 
 
+@described(
+    **_ACCOUNT,
+    cap="A cap, such as epsilon=1 or rho=1/2; for the analyst ana, ana:epsilon=1/2; may be repeated.",
+    unit="Who is protected, such as person.",
+    neighbours="The neighbour relation, which defines one step: add-remove or replace.",
+    checks=option(
+        "The number of rules that may be checked on confidential counts without being listed; by default 3.",
+        min=0,
+    ),
+    listed=option(
+        "A spec whose invariants may be published, and whose rules may be checked without using up checks.",
+        flag="--list",
+    ),
+    renews="Write yearly if the caps hold for each calendar year (UTC) anew.",
+    series="Write monthly if the first data of each month need no declaration.",
+    public_keys="A column of the confidential table whose values are public, so that specs may take their places from it.",
+    sign="Sign every later entry with a key in the keeper's folder.",
+)
 def init(
-    url: Url,
-    dataset: Dataset,
-    cap: CapOption,
-    unit: Unit = None,
-    neighbours: NeighboursOption = None,
-    checks: ChecksOption = None,
-    listed: ListedOption = None,
-    geography: GeographyPath = None,
-    renews: Renews = "",
-    series: Series = "",
-    public_keys: PublicKeys = None,
-    sign: Sign = False,
-    as_json: AsJson = False,
+    url: str,
+    dataset: str,
+    cap: list[str],
+    unit: str | None = None,
+    neighbours: str | None = None,
+    checks: int | None = None,
+    listed: list[Path] | None = None,
+    geography: Path | None = None,
+    renews: str = "",
+    series: str = "",
+    public_keys: list[str] | None = None,
+    sign: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Make a ledger if there is none; declare a dataset's unit, neighbour relation and caps, which are final."""
     from trueup.ledger.ledger import Ledger
@@ -110,27 +77,21 @@ def init(
     _show_ledger(ledger, as_json=as_json)
 
 
-def data(
-    url: Url,
-    dataset: Dataset,
-    table: DataPaths,
-    encoding: Encoding = None,
-) -> None:
+@described(**_ACCOUNT)
+def data(url: str, dataset: str, data: list[str], encoding: str | None = None) -> None:
     """Declare a new version of an account's data, such as corrected data, whose checks are counted anew."""
     from trueup.ledger.ledger import Ledger
 
     ledger = Ledger.open(url, keeper_folder())
-    ledger.declare(dataset, given_tables(table, encoding))
+    ledger.declare(dataset, given_tables(data, encoding))
     versions = len(ledger.state().shown[dataset].data)
     print(
         f"Dataset '{dataset}' has {versions} version{'s' * (versions > 1)} of its data; what was spent stays spent."
     )
 
 
-def grant(
-    url: Url,
-    analyst: Annotated[str, argument("A role of the server.")],
-) -> None:
+@described(**_ACCOUNT, analyst=argument("A role of the server."))
+def grant(url: str, analyst: str) -> None:
     """Allow a role of a PostgreSQL server to draw in its own name, but not to declare anything."""
     from trueup.ledger.ledger import Ledger
 
@@ -179,14 +140,16 @@ def _terms_of_options(
     return terms
 
 
-def show(url: Url, as_json: AsJson = False) -> None:
+@described(**_ACCOUNT)
+def show(url: str, as_json: bool = False) -> None:
     """Show caps, what was spent and what is left, for every dataset and analyst."""
     from trueup.ledger.ledger import Ledger
 
     _show_ledger(Ledger.open(url), as_json=as_json)
 
 
-def log(url: Url, as_json: AsJson = False) -> None:
+@described(**_ACCOUNT)
+def log(url: str, as_json: bool = False) -> None:
     """List every reservation and whether its release was committed."""
     from trueup.ledger.ledger import Ledger
     from trueup.ledger.summary import history
@@ -199,7 +162,11 @@ def log(url: Url, as_json: AsJson = False) -> None:
     print_table("", columns, [[str(value) for value in asdict(row).values()] for row in rows])
 
 
-def export_entries(url: Url, out: Out = None) -> None:
+@described(
+    **_ACCOUNT,
+    out="The file to write; by default the entries are printed.",
+)
+def export_entries(url: str, out: Path | None = None) -> None:
     """Write all entries as one line of canonical JSON each; every line holds the SHA-256 digest of the line before."""
     from trueup.ledger.ledger import Ledger
     from trueup.ledger.summary import write_lines
@@ -211,7 +178,11 @@ def export_entries(url: Url, out: Out = None) -> None:
         write_lines(out, entries)
 
 
-def verify(url: Url, against: Against = None, as_json: AsJson = False) -> None:
+@described(
+    **_ACCOUNT,
+    against="The bundle, or folder of bundles, to compare with the ledger.",
+)
+def verify(url: str, against: Path | None = None, as_json: bool = False) -> None:
     """Recompute the ledger's hash chain and caps, and compare them with published bundles."""
     from trueup.ledger.ledger import Ledger
     from trueup.ledger.verify import verify_ledger as verify_ledger

@@ -4,52 +4,26 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from trueup.cli import FAILED_CHECK
-from trueup.cli.options import (
-    Areas,
-    AsJson,
-    BundlePath,
-    Memory,
-    memory_limit,
-    named_areas,
-    names_in,
-    option,
-    refuse_idle,
-)
+from trueup.cli.options import described, memory_limit, named_areas, names_in, refuse_idle
 from trueup.cli.printing import print_json, progress
 
-Publish = Annotated[
-    bool, option("--publish", "Write a page for readers outside: refuse one that must not be published.")
-]
-PageOut = Annotated[Path, option("--out", "The HTML file to write.")]
 
-
-Level = Annotated[
-    str,
-    option(
-        "--level",
-        "The probability of margins of error in the report of a release: 50%, 80%, 90%, 95% or 99%.",
-        shown=True,
-    ),
-]
-Shapes = Annotated[
-    Path | None,
-    option(
-        "--shapes", "A GeoJSON file with the outlines of a level's places, from which the report draws a map."
-    ),
-]
-
-
+@described(
+    out="The HTML file to write.",
+    level="The probability of margins of error in the report of a release: 50%, 80%, 90%, 95% or 99%.",
+    shapes="A GeoJSON file with the outlines of a level's places, from which the report draws a map.",
+    publish="Write a page for readers outside: refuse one that must not be published.",
+)
 def report_command(
-    bundle: BundlePath,
-    out: PageOut,
-    level: Level = "90%",
-    shapes: Shapes = None,
-    publish: Publish = False,
+    bundle: Path,
+    out: Path,
+    level: str = "90%",
+    shapes: Path | None = None,
+    publish: bool = False,
 ) -> None:
     """Write the report of a bundle or an assessment anew, from its files."""
     from trueup.files.writing import write_whole
@@ -64,49 +38,25 @@ def report_command(
     print(f"Report, confidential: {out}" if private else f"Report: {out}")
 
 
-To = Annotated[
-    str,
-    option(
-        "--to",
-        "The format: csv, xlsx, parquet, sdmx-csv, records, or metadata (for a registry of deployments).",
-    ),
-]
-Out = Annotated[
-    Path | None, option("--out", "A new folder, or file.xlsx; by default named after the bundle.")
-]
-Table = Annotated[
-    list[str] | None,
-    option("--table", "A table, such as county or 'county x sex'; may be repeated. By default all tables."),
-]
-Wide = Annotated[str | None, option("--wide", "The attribute whose values become columns.")]
-TableLevel = Annotated[str, option("--level", "The probability of the margins of error.", shown=True)]
-Guarded = Annotated[
-    bool,
-    option(
-        "--for-spreadsheets",
-        "In CSV, protect labels that a spreadsheet would run as formulas, and mark the file as UTF-8.",
-    ),
-]
-Agency = Annotated[
-    str,
-    option(
-        "--agency",
-        "In SDMX, the agency that maintains the structures; in metadata, the curator.",
-        shown=True,
-    ),
-]
-
-
+@described(
+    to="The format: csv, xlsx, parquet, sdmx-csv, records, or metadata (for a registry of deployments).",
+    out="A new folder, or file.xlsx; by default named after the bundle.",
+    table="A table, such as county or 'county x sex'; may be repeated. By default all tables.",
+    wide="The attribute whose values become columns.",
+    level="The probability of the margins of error.",
+    for_spreadsheets="In CSV, protect labels that a spreadsheet would run as formulas, and mark the file as UTF-8.",
+    agency="In SDMX, the agency that maintains the structures; in metadata, the curator.",
+)
 def export_command(
-    bundle: BundlePath,
-    to: To,
-    out: Out = None,
-    table: Table = None,
-    wide: Wide = None,
-    level: TableLevel = "90%",
-    for_spreadsheets: Guarded = False,
-    agency: Agency = "TRUEUP",
-    as_json: AsJson = False,
+    bundle: Path,
+    to: str,
+    out: Path | None = None,
+    table: list[str] | None = None,
+    wide: str | None = None,
+    level: str = "90%",
+    for_spreadsheets: bool = False,
+    agency: str = "TRUEUP",
+    as_json: bool = False,
 ) -> None:
     """Write the tables of a bundle with readable names, and a page that says what was protected."""
     from trueup.io.export import export as write
@@ -138,19 +88,17 @@ def default_out(bundle: Path, to: str) -> Path:
     return bundle.absolute().with_name(name + ending)
 
 
+@described(
+    out="A new .parquet or .csv file.",
+    by="The attributes to keep, separated by commas; '' for totals. By default all, if one table has all.",
+)
 def areas_command(
-    bundle: BundlePath,
-    areas: Areas,
-    out: Annotated[Path, option("--out", "A new .parquet or .csv file.")],
-    by: Annotated[
-        str | None,
-        option(
-            "--by",
-            "The attributes to keep, separated by commas; '' for totals. By default all, if one table has all.",
-        ),
-    ] = None,
-    memory: Memory = None,
-    as_json: AsJson = False,
+    bundle: Path,
+    areas: str | None,
+    out: Path,
+    by: str | None = None,
+    memory: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Sum released counts over school districts, places or any other lists of finest places."""
     from trueup.io.bundle.areas import write_areas
@@ -168,7 +116,8 @@ def areas_command(
     print(f"Table: {out}")
 
 
-def check_command(bundle: BundlePath, memory: Memory = None, as_json: AsJson = False) -> None:
+@described()
+def check_command(bundle: Path, memory: str | None = None, as_json: bool = False) -> None:
     """Check digests, sums, signs, invariants and every constraint of a bundle."""
     from trueup.checking.bundle import check as check_bundle
 

@@ -13,27 +13,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from trueup.cli import say_resume
-from trueup.cli.infer_parts import (
-    Drawing,
-    EngineOfParts,
-    InferenceByParts,
-    SummariesAlone,
-    posterior_as_json,
-    print_missed,
-    print_posterior,
-)
+from trueup.cli.infer_parts import Drawing, InferenceByParts, posterior_as_json, print_missed, print_posterior
 from trueup.cli.options import (
-    Areas,
-    AsJson,
-    Encoding,
-    LogFile,
-    Memory,
-    TakeOver,
-    Workers,
+    ENGINE,
+    OUTPUT,
+    PUBLISHED_PLACES,
     argument,
+    described,
     engine_and_cluster,
     memory_limit,
     named_areas,
@@ -46,99 +35,59 @@ from trueup.cli.printing import print_json, progress
 from trueup.cli.published import is_census_file, read_periods, read_source
 from trueup.errors import SpecError
 
-Source = Annotated[Path | None, argument("A bundle, or the spec of the Census files that --table names.")]
-Perturbed = Annotated[Path | None, option("--perturbed", "The spec of tables that somebody else published.")]
-Tables = Annotated[
-    list[Path] | None,
-    option(
-        "--table",
-        "A published table (CSV, Parquet, xlsx or ods) or an S-DHC file, may be repeated; or the folder of 2020 Census "
-        "noisy-measurement files.",
-    ),
-]
-Geography = Annotated[
-    Path | None,
-    option("--geography", "The list of places for --perturbed; by default the places in its tables."),
-]
-Released = Annotated[
-    Path | None,
-    option(
-        "--released",
-        "Released counts without their measurements; the first argument is the spec of the release.",
-    ),
-]
-Later = Annotated[
-    list[Path] | None,
-    option(
-        "--later",
-        "The bundle of a later period; may be repeated. The prior links all periods, which are named by their folders.",
-    ),
-]
-Out = Annotated[Path | None, option("--out", "The new folder to write.")]
-Estimates = Annotated[
-    Path | None,
-    option(
-        "--estimates",
-        "Write estimates of S-DHC tables to this file, with the columns of the published tables, and estimates of ratios "
-        "to a file beside it.",
-    ),
-]
-Draws = Annotated[int, option("--draws", "The number of draws.", shown=True, min=1)]
-Level = Annotated[str, option("--level", "The probability of the intervals, such as 95% or .95.", shown=True)]
-AsCsv = Annotated[bool, option("--csv", "Write CSV instead of Parquet.")]
-Chosen = Annotated[
-    list[str] | None,
-    option("--chosen", "The label of a count that the report's pictures show; may be repeated."),
-]
-Within = Annotated[
-    str | None, option("--within", "Infer only this place and the places in it: county=44001.")
-]
-Tier = Annotated[
-    str | None,
-    option(
-        "--tier",
-        "How draws are made: exact (for trees), chains (for histograms) or approximate. By default exact if the noise is "
-        "narrow, and chains if they converge in 15 seconds of processor time.",
-    ),
-]
-Minutes = Annotated[
-    float | None,
-    option(
-        "--minutes",
-        "The minutes after which the run must end with a result or an error, at least 1; by default the spec's, or 10.",
-    ),
-]
-By = Annotated[str | None, option("--by", "The attributes to keep in --areas, separated by commas.")]
-Show = Annotated[int, option("--show", "The number of rows to print of each table.", shown=True, min=0)]
 
-
+@described(
+    source=argument("A bundle, or the spec of the Census files that --table names."),
+    geography=PUBLISHED_PLACES,
+    released="Released counts without their measurements; the first argument is the spec of the release.",
+    later="The bundle of a later period; may be repeated. The prior links all periods, which are named by their folders.",
+    out="The new folder to write.",
+    draws=option("The number of draws.", min=1),
+    level="The probability of the intervals, such as 95% or .95.",
+    as_csv=option("Write CSV instead of Parquet.", flag="--csv"),
+    chosen="The label of a count that the report's pictures show; may be repeated.",
+    estimates="Write estimates of S-DHC tables to this file, with the columns of the published tables, and estimates of ratios "
+    "to a file beside it.",
+    show=option("The number of rows to print of each table.", min=0),
+    within="Infer only this place and the places in it: county=44001.",
+    tier="How draws are made: exact (for trees), chains (for histograms) or approximate. By default exact if the noise is "
+    "narrow, and chains if they converge in 15 seconds of processor time.",
+    minutes="The minutes after which the run must end with a result or an error, at least 1; by default the spec's, or 10.",
+    by="The attributes to keep in --areas, separated by commas.",
+    engine=option(
+        "Infer a large tree, histogram or family of tables by parts: local, spark or the address of a Spark cluster. The same "
+        "command continues an interrupted run.",
+        ENGINE,
+    ),
+    summaries_alone=option("With --engine, write summaries only, without draws.", OUTPUT),
+)
 def infer_command(
-    source: Source = None,
-    perturbed: Perturbed = None,
-    table: Tables = None,
-    geography: Geography = None,
-    released: Released = None,
-    encoding: Encoding = None,
-    later: Later = None,
-    out: Out = None,
-    draws: Draws = 1000,
-    level: Level = "90%",
-    as_csv: AsCsv = False,
-    chosen: Chosen = None,
-    estimates: Estimates = None,
-    show: Show = 20,
-    workers: Workers = None,
-    within: Within = None,
-    tier: Tier = None,
-    minutes: Minutes = None,
-    areas: Areas = None,
-    by: By = None,
-    memory: Memory = None,
-    engine: EngineOfParts = None,
-    summaries_alone: SummariesAlone = False,
-    log: LogFile = None,
-    take_over: TakeOver = False,
-    as_json: AsJson = False,
+    source: Path | None = None,
+    perturbed: Path | None = None,
+    table: list[Path] | None = None,
+    geography: Path | None = None,
+    released: Path | None = None,
+    encoding: str | None = None,
+    later: list[Path] | None = None,
+    out: Path | None = None,
+    draws: int = 1000,
+    level: str = "90%",
+    as_csv: bool = False,
+    chosen: list[str] | None = None,
+    estimates: Path | None = None,
+    show: int = 20,
+    workers: int | None = None,
+    within: str | None = None,
+    tier: str | None = None,
+    minutes: float | None = None,
+    areas: str | None = None,
+    by: str | None = None,
+    memory: str | None = None,
+    engine: str | None = None,
+    summaries_alone: bool = False,
+    log: Path | None = None,
+    take_over: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Draw the posterior of the true counts from a bundle, published measurements or perturbed tables."""
     from trueup.files.memory import BYTES_PER_CELL, PROCESS_BYTES, refuse_needed

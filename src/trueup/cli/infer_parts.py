@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from trueup.cli import say_resume
-from trueup.cli.options import ENGINE, OUTPUT, memory_limit, names_in, opened_executor, option
+from trueup.cli.options import memory_limit, names_in, opened_executor
 from trueup.cli.printing import print_json, print_table, progress, writing_log
 from trueup.digits import to_figure
 from trueup.errors import BusyError, SpecError
@@ -131,20 +131,6 @@ def _printed_rows(columns, label: str, show: int) -> list[list[str]]:
         [str(name), to_figure(mean), to_figure(sd), f"{to_figure(low)} to {to_figure(high)}", f"{mass:.3f}"]
         for (name, mean, sd, low, high, mass), _ in zip(rows, range(show))
     ]
-
-
-EngineOfParts = Annotated[
-    str | None,
-    option(
-        "--engine",
-        "Infer a large tree, histogram or family of tables by parts: local, spark or the address of a Spark cluster. The same "
-        "command continues an interrupted run.",
-        ENGINE,
-    ),
-]
-SummariesAlone = Annotated[
-    bool, option("--summaries-alone", "With --engine, write summaries only, without draws.", OUTPUT)
-]
 
 
 @dataclass(frozen=True)

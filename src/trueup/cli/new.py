@@ -4,99 +4,64 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
 
 from trueup.cli.asked import Given, drafted_spec, refuse_what_does_not_run
-from trueup.cli.options import INPUT, Encoding, argument, option, with_encoding
-from trueup.cli.published import More, Published, draft_from_published, refuse_beside_published
+from trueup.cli.options import INPUT, argument, described, option, with_encoding
+from trueup.cli.published import draft_from_published, refuse_beside_published
 from trueup.errors import SpecError
 
-Data = Annotated[Path | None, option("--data", "The confidential table: CSV, Parquet, xlsx or ods.", INPUT)]
-NewSpec = Annotated[Path, argument("The spec to write, a TOML file.")]
-Places = Annotated[
-    Path | None,
-    option(
-        "--geography",
-        "The public list of places: CSV, Parquet, xlsx or ods; leave it out if the table has no places.",
-    ),
-]
-PublicPlaces = Annotated[
-    bool | None,
-    option(
-        "--public-places",
-        "State that the places in a table of counts are public, and read them from it.",
-    ),
-]
-Identifier = Annotated[
-    str | None,
-    option(
-        "--id",
+
+@described(
+    spec=argument("The spec to write, a TOML file."),
+    more=argument("More tables of --published."),
+    data=option("The confidential table: CSV, Parquet, xlsx or ods.", INPUT),
+    geography="The public list of places: CSV, Parquet, xlsx or ods; leave it out if the table has no places.",
+    published="A table that somebody else published: CSV, Parquet, xlsx or ods; repeat it, or name more after it. "
+    "All of it is read.",
+    title="The title of the release.",
+    unit="The protected unit, such as person or visitor.",
+    count="The column of counts; '' if each row is one unit.",
+    identifier=option(
         "The column that identifies the unit of each row, if one unit may have several rows; otherwise ''.",
+        flag="--id",
     ),
-]
-Most = Annotated[
-    int | None,
-    option(
-        "--most",
+    most=option(
         "The largest number of rows of one unit; further rows are left out. The noise grows with this number.",
         min=1,
     ),
-]
-Title = Annotated[str | None, option("--title", "The title of the release.")]
-Unit = Annotated[str | None, option("--unit", "The protected unit, such as person or visitor.")]
-Count = Annotated[str | None, option("--count", "The column of counts; '' if each row is one unit.")]
-Levels = Annotated[
-    str | None,
-    option(
-        "--levels",
-        "The columns of places, from large to small, such as county,town. Put a name with a comma in double quotes.",
-    ),
-]
-Attributes = Annotated[
-    list[str] | None,
-    option(
-        "--attribute",
-        "A column to count by, with all its possible values: sex=f,m; for whole numbers age=bins 0,15,65; for dates "
-        "date=months 2026-01 to 2026-12. Rules for reading follow after semicolons: missing unknown; other rest; "
-        "form DD.MM.YYYY; fold. Put a value with a comma or semicolon in double quotes, and a column with an equals "
-        "sign. May be repeated.",
-    ),
-]
-Tables = Annotated[
-    list[str] | None,
-    option(
-        "--table",
+    levels="The columns of places, from large to small, such as county,town. Put a name with a comma in double quotes.",
+    public_places="State that the places in a table of counts are public, and read them from it.",
+    attribute="A column to count by, with all its possible values: sex=f,m; for whole numbers age=bins 0,15,65; for dates "
+    "date=months 2026-01 to 2026-12. Rules for reading follow after semicolons: missing unknown; other rest; "
+    "form DD.MM.YYYY; fold. Put a value with a comma or semicolon in double quotes, and a column with an equals "
+    "sign. May be repeated.",
+    tables=option(
         "A table to release, such as 'district x sex'; may be repeated. By default each table adds one attribute.",
+        flag="--table",
     ),
-]
-Matters = Annotated[
-    str | None, option("--matters", "The table that matters most; it gets half of the privacy loss.")
-]
-Epsilon = Annotated[str | None, option("--epsilon", "The privacy loss (epsilon) of the release.")]
-Yes = Annotated[
-    bool, option("--yes", "Ask no questions; accept the proposal for each answer that is not given.")
-]
-
-
+    matters="The table that matters most; it gets half of the privacy loss.",
+    epsilon="The privacy loss (epsilon) of the release.",
+    yes="Ask no questions; accept the proposal for each answer that is not given.",
+)
 def new_command(
-    spec: NewSpec,
-    more: More = None,
-    data: Data = None,
-    geography: Places = None,
-    published: Published = None,
-    encoding: Encoding = None,
-    title: Title = None,
-    unit: Unit = None,
-    count: Count = None,
-    identifier: Identifier = None,
-    most: Most = None,
-    levels: Levels = None,
-    public_places: PublicPlaces = None,
-    attribute: Attributes = None,
-    tables: Tables = None,
-    matters: Matters = None,
-    epsilon: Epsilon = None,
-    yes: Yes = False,
+    spec: Path,
+    more: list[Path] | None = None,
+    data: Path | None = None,
+    geography: Path | None = None,
+    published: list[Path] | None = None,
+    encoding: str | None = None,
+    title: str | None = None,
+    unit: str | None = None,
+    count: str | None = None,
+    identifier: str | None = None,
+    most: int | None = None,
+    levels: str | None = None,
+    public_places: bool | None = None,
+    attribute: list[str] | None = None,
+    tables: list[str] | None = None,
+    matters: str | None = None,
+    epsilon: str | None = None,
+    yes: bool = False,
 ) -> None:
     """Write a first spec from a few questions; only column names are read from a confidential table."""
     given = Given(

@@ -7,115 +7,118 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import wraps
 from inspect import Parameter, Signature, signature, unwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.models import ArgumentInfo, OptionInfo
 
 from trueup.errors import SpecError
 
 if TYPE_CHECKING:
     from trueup.ledger.account import Account
 
+Command = TypeVar("Command", bound=Callable[..., None])
 INPUT, OUTPUT, LEDGER, ENGINE = "What is read", "What is written", "Ledger", "Machine"
 """Groups of options in the help of commands."""
 
 
-def argument(meaning: str, **more: Any) -> Any:
-    """Return a positional parameter of a command; `more` is passed on to `typer.Argument`."""
+def argument(meaning: str, **more: Any) -> ArgumentInfo:
+    """Return what a positional parameter of a command means; `more` is passed on to `typer.Argument`."""
     return typer.Argument(help=meaning, show_default=False, **more)
 
 
-def option(name: str, meaning: str, group: str | None = None, *, shown: bool = False, **more: Any) -> Any:
-    """Return an option in a named group of the help; the help shows the default only if asked to.
+def option(meaning: str, group: str | None = None, *, flag: Any = ..., **more: Any) -> OptionInfo:
+    """Return what an option in a group of the help means; `flag` is its name if its parameter is called otherwise.
 
     `more` as `typer.Option` takes it.
     """
-    return typer.Option(name, help=meaning, rich_help_panel=group, show_default=shown, **more)
+    return typer.Option(flag, help=meaning, rich_help_panel=group, **more)
 
 
-SpecPath = Annotated[Path, argument("The spec, a TOML file.")]
 TABLES = "CSV, Parquet (file or folder), xlsx or ods. If the spec links two tables, give persons first, then households"
-DataPaths = Annotated[list[str], option("--data", f"The confidential table: {TABLES}.", INPUT)]
-GeographyPath = Annotated[
-    Path | None, option("--geography", "The public list of places: CSV, Parquet, xlsx or ods.", INPUT)
-]
-OutPath = Annotated[Path, option("--out", "A new folder.", OUTPUT)]
-BundlePath = Annotated[Path, argument("A bundle: the folder that a run wrote.")]
-LedgerUrl = Annotated[
-    str | None, option("--ledger", "The ledger that is charged: a file, or postgresql://...", LEDGER)
-]
-Analyst = Annotated[str | None, option("--analyst", "The analyst whose budget is charged.", LEDGER)]
-Key = Annotated[
-    str | None, option("--key", "A name for this run; a run with the same name draws no new noise.", LEDGER)
-]
-ExpectRows = Annotated[
-    int | None,
-    option(
-        "--expect-rows",
-        "The number of rows that the confidential table must have; this counts as one checked rule.",
-        INPUT,
-        min=0,
-    ),
-]
-Areas = Annotated[
-    str | None,
-    option(
-        "--areas",
-        "Your own areas: a CSV or Parquet file with one row for each place in an area, and the area's name in the column 'area'. "
-        "Write NAME=FILE if that column is called NAME.",
-    ),
-]
-TakeOver = Annotated[
-    bool,
-    option(
-        "--take-over",
-        "Continue a run that a process on another machine began; you state that this process has ended.",
-        ENGINE,
-    ),
-]
-
+PUBLISHED_PLACES = "The list of places for --perturbed; by default the places in its tables."
 EVERYWHERE = "Of all commands, before or after the command"
-AsJson = Annotated[bool, option("--json", "Print JSON for machines.", EVERYWHERE)]
-Encoding = Annotated[
-    str | None,
-    option("--encoding", "The encoding of CSV files that are not in UTF-8, such as latin-1.", EVERYWHERE),
-]
-LogFile = Annotated[
-    Path | None,
-    option(
-        "--log", "Append the progress of the run to this file, one line of JSON for each step.", EVERYWHERE
-    ),
-]
-Memory = Annotated[
-    str | None,
-    option(
-        "--memory",
+COMMON = {
+    "as_json": option("Print JSON for machines.", EVERYWHERE, flag="--json"),
+    "memory": option(
         "The memory for all processes together, such as 8GB. A task that needs more is done by parts or refused. By default 4GB "
         "for a release, 2GB for sums over areas, and no limit for other commands.",
         EVERYWHERE,
     ),
-]
-Workers = Annotated[
-    int | None,
-    option(
-        "--workers",
+    "workers": option(
         "The number of processes that work at the same time; by default 1, or with Spark all its cores.",
         EVERYWHERE,
         min=1,
     ),
-]
-COMMON: dict[str, Any] = {
-    "as_json": AsJson,
-    "memory": Memory,
-    "workers": Workers,
-    "log": LogFile,
-    "encoding": Encoding,
+    "log": option("Append the progress of the run to this file, one line of JSON for each step.", EVERYWHERE),
+    "encoding": option("The encoding of CSV files that are not in UTF-8, such as latin-1.", EVERYWHERE),
 }
 """Options of one meaning in every command, by the parameters that take them."""
+
+SHARED = COMMON | {
+    "spec": argument("The spec, a TOML file."),
+    "bundle": argument("A bundle: the folder that a run wrote."),
+    "data": option(f"The confidential table: {TABLES}.", INPUT),
+    "geography": option("The public list of places: CSV, Parquet, xlsx or ods.", INPUT),
+    "perturbed": option("The spec of tables that somebody else published."),
+    "table": option(
+        "A published table (CSV, Parquet, xlsx or ods) or an S-DHC file, may be repeated; or the folder of 2020 Census "
+        "noisy-measurement files."
+    ),
+    "out": option("A new folder.", OUTPUT),
+    "method": option("A method of `trueup methods`."),
+    "ledger": option("The ledger that is charged: a file, or postgresql://...", LEDGER),
+    "analyst": option("The analyst whose budget is charged.", LEDGER),
+    "key": option("A name for this run; a run with the same name draws no new noise.", LEDGER),
+    "expect_rows": option(
+        "The number of rows that the confidential table must have; this counts as one checked rule.",
+        INPUT,
+        min=0,
+    ),
+    "areas": option(
+        "Your own areas: a CSV or Parquet file with one row for each place in an area, and the area's name in the column 'area'. "
+        "Write NAME=FILE if that column is called NAME."
+    ),
+    "take_over": option(
+        "Continue a run that a process on another machine began; you state that this process has ended.",
+        ENGINE,
+    ),
+}
+"""Parameters that mean the same in several commands."""
+
+
+def described(**own: Any) -> Callable[[Command], Command]:
+    """Return a decorator that says what a command's parameters mean: as given here, or else as in `SHARED`.
+
+    A text alone is the meaning of an option. The help shows defaults that say something.
+    """
+
+    meanings = SHARED | own
+
+    def decorated(command: Command) -> Command:
+        parameters = signature(command, eval_str=True).parameters.values()
+        whole = Signature([_described(each, meanings) for each in parameters])
+        command.__signature__ = whole  # pyright: ignore[reportFunctionMemberAccess]
+        return command
+
+    return decorated
+
+
+def _described(parameter: Parameter, meanings: dict[str, Any]) -> Parameter:
+    """Return a parameter of a command with its meaning, as Typer reads it."""
+    if parameter.annotation is typer.Context:
+        return parameter
+    meaning = meanings[parameter.name]
+    told, default = copy(option(meaning) if isinstance(meaning, str) else meaning), parameter.default
+    if isinstance(told, OptionInfo):
+        told.default = _flag(parameter.name, told)
+        told.show_default = not isinstance(default, bool) and default not in (None, "", Parameter.empty)
+    return parameter.replace(annotation=Annotated[parameter.annotation, told])
 
 
 class AnyOrder(TyperGroup):
@@ -172,7 +175,7 @@ def with_common(command: Callable[..., None]) -> Callable[..., None]:
         given = context.obj or {}
         for name, value in given.items():
             if value is not None and name not in taken:
-                flag = _flag(name)
+                flag = _flag(name, COMMON[name])
                 raise SpecError(
                     f"`{context.command_path}` does not take the option {flag}", remedy=f"leave out {flag}"
                 )
@@ -187,11 +190,11 @@ def with_common(command: Callable[..., None]) -> Callable[..., None]:
 def taken_by(command: Any) -> list[str]:
     """Return the names of those application options that a command or function accepts."""
     function = unwrap(getattr(command, "callback", command))
-    return [_flag(name) for name in COMMON if name in signature(function).parameters]
+    return [_flag(name, told) for name, told in COMMON.items() if name in signature(function).parameters]
 
 
-def _flag(parameter: str) -> str:
-    return COMMON[parameter].__metadata__[0].default
+def _flag(parameter: str, told: OptionInfo) -> str:
+    return f"--{parameter.replace('_', '-')}" if told.default is ... else str(told.default)
 
 
 def given_tables(paths: Sequence[str] | None, encoding: str | None) -> Any:

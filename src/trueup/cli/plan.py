@@ -6,72 +6,35 @@ import shlex
 from dataclasses import asdict, replace
 from math import isinf
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from trueup.cli.options import (
-    Areas,
-    AsJson,
-    Encoding,
-    GeographyPath,
-    SpecPath,
-    named_areas,
-    named_number,
-    option,
-    refuse_idle,
-    with_encoding,
-)
+from trueup.cli.options import described, named_areas, named_number, refuse_idle, with_encoding
 from trueup.cli.printing import print_json, print_table
 from trueup.errors import SpecError
 from trueup.files.target import refuse_file
 from trueup.files.writing import write_whole
 
-Total = Annotated[
-    str | None,
-    option(
-        "--total",
-        "The budget to divide: 1/2, or an epsilon at a delta, 8@1e-10. By default the least that meets the targets or, without "
-        "targets, the budget of the spec.",
-    ),
-]
-Weights = Annotated[
-    list[str] | None,
-    option("--weight", "TABLE=NUMBER: the weight of the table's mean error variance (by default 1)."),
-]
-Targets = Annotated[
-    list[str] | None,
-    option(
-        "--target",
-        "TABLE=COUNTS@PERCENT%: the largest margin of error for every count; mean:TABLE=... for their mean.",
-    ),
-]
-Wishes = Annotated[
-    str | None,
-    option(
-        "--preset",
-        "Instead of weights and targets: relative (each table's error relative to its present error) or no-worse (no table's "
-        "largest error may grow).",
-    ),
-]
-Out = Annotated[
-    list[Path] | None,
-    option(
-        "--out",
-        "The file to write: .html for a page, .toml for the spec with the planned budgets; repeat it for both.",
-    ),
-]
 
-
+@described(
+    total="The budget to divide: 1/2, or an epsilon at a delta, 8@1e-10. By default the least that meets the targets or, without "
+    "targets, the budget of the spec.",
+    weight="TABLE=NUMBER: the weight of the table's mean error variance (by default 1).",
+    target="TABLE=COUNTS@PERCENT%: the largest margin of error for every count; mean:TABLE=... for their mean.",
+    preset="Instead of weights and targets: relative (each table's error relative to its present error) or no-worse (no table's "
+    "largest error may grow).",
+    out="The file to write: .html for a page, .toml for the spec with the planned budgets; repeat it for both.",
+)
 def plan_command(
-    spec: SpecPath,
-    geography: GeographyPath = None,
-    encoding: Encoding = None,
-    total: Total = None,
-    weight: Weights = None,
-    target: Targets = None,
-    areas: Areas = None,
-    preset: Wishes = None,
-    out: Out = None,
-    as_json: AsJson = False,
+    spec: Path,
+    geography: Path | None = None,
+    encoding: str | None = None,
+    total: str | None = None,
+    weight: list[str] | None = None,
+    target: list[str] | None = None,
+    areas: str | None = None,
+    preset: str | None = None,
+    out: list[Path] | None = None,
+    as_json: bool = False,
 ) -> None:
     """Find the smallest budget for given margins of error, or the division of a budget with the smallest error."""
     from trueup.digits import rational

@@ -5,19 +5,10 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from trueup.cli.options import argument, option, with_encoding
+from trueup.cli.options import with_encoding
 from trueup.errors import SpecError
-
-Published = Annotated[
-    list[Path] | None,
-    option(
-        "--published",
-        "A table that somebody else published: CSV, Parquet, xlsx or ods; repeat it, or name more after it. All of it is read.",
-    ),
-]
-More = Annotated[list[Path] | None, argument("More tables of --published.")]
 
 
 def refuse_beside_published(options: dict[str, Any]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from math import floor, log10
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from trueup.cli import leave_refused
-from trueup.cli.options import Areas, AsJson, argument, named_areas, names_in, option
+from trueup.cli.options import argument, described, named_areas, names_in, option
 from trueup.cli.printing import print_json, print_table
 from trueup.digits import to_figure
 from trueup.errors import TrueupError
@@ -17,21 +17,22 @@ if TYPE_CHECKING:
     from trueup.model.records.answer import PosteriorAnswer
 
 
+@described(
+    folder=argument("A posterior that `trueup infer --out` wrote."),
+    question=argument(
+        "Names of counts with + - * /, rank(...) and at most one comparison: \"'county=001, sex=f' / 'county=001'\". "
+        'The name of a level stands for each of its places: "rank(county)".'
+    ),
+    level="The probability of the intervals; by default that of the posterior.",
+    show=option("Rows to print.", min=1),
+)
 def ask_command(
-    folder: Annotated[Path, argument("A posterior that `trueup infer --out` wrote.")],
-    question: Annotated[
-        list[str],
-        argument(
-            "Names of counts with + - * /, rank(...) and at most one comparison: \"'county=001, sex=f' / 'county=001'\". "
-            'The name of a level stands for each of its places: "rank(county)".'
-        ),
-    ],
-    areas: Areas = None,
-    level: Annotated[
-        str | None, option("--level", "The probability of the intervals; by default that of the posterior.")
-    ] = None,
-    show: Annotated[int, option("--show", "Rows to print.", shown=True, min=1)] = 20,
-    as_json: AsJson = False,
+    folder: Path,
+    question: list[str],
+    areas: str | None = None,
+    level: str | None = None,
+    show: int = 20,
+    as_json: bool = False,
 ) -> None:
     """Answer a question from a stored posterior, such as a sum, ratio, rank or comparison; nothing is drawn."""
     from trueup.inferring.questions import ask as answer
@@ -112,49 +113,33 @@ def _to_digits_known(value: float, sd: float) -> str:
     return f"{value:.{1 - floor(log10(sd))}f}" if 1e-12 < sd < 0.1 else to_figure(value)
 
 
+@described(
+    before=argument("The earlier bundle, or a posterior that `trueup infer --out` wrote."),
+    after=argument(
+        "The later bundle or posterior; leave it out if BEFORE is a posterior of several periods."
+    ),
+    table="The table to compare, such as 'county x sex'; by default totals of the lowest level.",
+    question=option(
+        "The question to compare between two posteriors, instead of a table: \"'county, sex=f' / county\".",
+        flag="--ask",
+    ),
+    crosswalk="A table of places that were split, merged or renamed, with the columns before and after.",
+    periods="The two periods to compare in a posterior of several, such as 2025,2026; by default the last two.",
+    level="The probability of each interval, such as 90% or .9.",
+    show=option("The number of rows to print, largest changes first.", min=1),
+    out="The new .csv or .parquet file to which all rows are written.",
+)
 def change_command(
-    before: Annotated[Path, argument("The earlier bundle, or a posterior that `trueup infer --out` wrote.")],
-    after: Annotated[
-        Path | None,
-        argument("The later bundle or posterior; leave it out if BEFORE is a posterior of several periods."),
-    ] = None,
-    table: Annotated[
-        str | None,
-        option(
-            "--table", "The table to compare, such as 'county x sex'; by default totals of the lowest level."
-        ),
-    ] = None,
-    question: Annotated[
-        str | None,
-        option(
-            "--ask",
-            "The question to compare between two posteriors, instead of a table: \"'county, sex=f' / county\".",
-        ),
-    ] = None,
-    crosswalk: Annotated[
-        Path | None,
-        option(
-            "--crosswalk",
-            "A table of places that were split, merged or renamed, with the columns before and after.",
-        ),
-    ] = None,
-    periods: Annotated[
-        str | None,
-        option(
-            "--periods",
-            "The two periods to compare in a posterior of several, such as 2025,2026; by default the last two.",
-        ),
-    ] = None,
-    level: Annotated[
-        str, option("--level", "The probability of each interval, such as 90% or .9.", shown=True)
-    ] = "90%",
-    show: Annotated[
-        int, option("--show", "The number of rows to print, largest changes first.", shown=True, min=1)
-    ] = 20,
-    out: Annotated[
-        Path | None, option("--out", "The new .csv or .parquet file to which all rows are written.")
-    ] = None,
-    as_json: AsJson = False,
+    before: Path,
+    after: Path | None = None,
+    table: str | None = None,
+    question: str | None = None,
+    crosswalk: Path | None = None,
+    periods: str | None = None,
+    level: str = "90%",
+    show: int = 20,
+    out: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Compare two releases of the same places, and state the changes with intervals."""
     import numpy as np

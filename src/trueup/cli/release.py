@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
+from typing import Any
 
 from trueup.cli import say_resume
 from trueup.cli.options import (
@@ -18,18 +18,8 @@ from trueup.cli.options import (
     INPUT,
     OUTPUT,
     TABLES,
-    Analyst,
-    AsJson,
-    Encoding,
-    ExpectRows,
-    GeographyPath,
-    Key,
-    LedgerUrl,
-    LogFile,
-    Memory,
-    TakeOver,
-    Workers,
     argument,
+    described,
     engine_and_cluster,
     given_tables,
     memory_limit,
@@ -40,28 +30,6 @@ from trueup.cli.options import (
 )
 from trueup.cli.printing import print_json, progress, say_repeated, writing_log
 from trueup.errors import BusyError, SpecError
-
-Spec = Annotated[Path | None, argument("The spec, a TOML file.")]
-Data = Annotated[
-    list[str] | None,
-    option("--data", f"The confidential table: {TABLES}. Spark also reads an address or table:NAME.", INPUT),
-]
-Out = Annotated[Path | None, option("--out", "A new folder.", OUTPUT)]
-Engine = Annotated[
-    str | None,
-    option(
-        "--engine",
-        "The engine: memory, local, spark, or the address of a Spark cluster, such as spark://host:7077 or yarn. By default the "
-        "one that suits the size and --memory.",
-        ENGINE,
-    ),
-]
-WorkerMemory = Annotated[
-    str | None, option("--worker-memory", "The memory of each worker, instead of --memory.", ENGINE)
-]
-Resume = Annotated[
-    Path | None, option("--resume", "The folder of the interrupted run to continue, OUT.run.", ENGINE)
-]
 
 
 @dataclass(frozen=True)
@@ -89,24 +57,36 @@ class RunOptions:
         )
 
 
+@described(
+    spec=argument("The spec, a TOML file."),
+    data=option(f"The confidential table: {TABLES}. Spark also reads an address or table:NAME.", INPUT),
+    out=option("A new folder.", OUTPUT),
+    engine=option(
+        "The engine: memory, local, spark, or the address of a Spark cluster, such as spark://host:7077 or yarn. By default the "
+        "one that suits the size and --memory.",
+        ENGINE,
+    ),
+    worker_memory=option("The memory of each worker, instead of --memory.", ENGINE),
+    resume=option("The folder of the interrupted run to continue, OUT.run.", ENGINE),
+)
 def release_command(
-    spec: Spec = None,
-    data: Data = None,
-    out: Out = None,
-    geography: GeographyPath = None,
-    encoding: Encoding = None,
-    ledger: LedgerUrl = None,
-    analyst: Analyst = None,
-    key: Key = None,
-    engine: Engine = None,
-    memory: Memory = None,
-    workers: Workers = None,
-    worker_memory: WorkerMemory = None,
-    expect_rows: ExpectRows = None,
-    resume: Resume = None,
-    take_over: TakeOver = False,
-    log: LogFile = None,
-    as_json: AsJson = False,
+    spec: Path | None = None,
+    data: list[str] | None = None,
+    out: Path | None = None,
+    geography: Path | None = None,
+    encoding: str | None = None,
+    ledger: str | None = None,
+    analyst: str | None = None,
+    key: str | None = None,
+    engine: str | None = None,
+    memory: str | None = None,
+    workers: int | None = None,
+    worker_memory: str | None = None,
+    expect_rows: int | None = None,
+    resume: Path | None = None,
+    take_over: bool = False,
+    log: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Measure with exact noise, reconcile and report: one command, one folder."""
     from trueup.files.memory import memory_text

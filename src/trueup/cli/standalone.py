@@ -6,29 +6,21 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from trueup.cli import FAILED_CHECK
-from trueup.cli.options import (
-    AsJson,
-    GeographyPath,
-    OutPath,
-    SpecPath,
-    Workers,
-    argument,
-    named_parameters,
-    option,
-)
+from trueup.cli.options import argument, described, named_parameters, option
 from trueup.cli.printing import print_json, print_table, progress
 
 NOUNS = {"reconcile": "Reconciliation", "infer": "Inference"}
 
-DemoOut = Annotated[Path | None, option("--out", "A new folder; by default trueup-demo.")]
 
-
-def demo_command(out: DemoOut = None) -> None:
+@described(
+    out="A new folder; by default trueup-demo.",
+)
+def demo_command(out: Path | None = None) -> None:
     """Release a synthetic geography and a fictitious table, end to end."""
     from trueup.demo import run_demo
 
@@ -49,25 +41,23 @@ def _free_folder() -> Path:
     return next(path for path in names if not path.exists())
 
 
+@described(
+    blocks="The number of places at the last level.",
+    persons="The number of units in all; stated totals are scaled to it.",
+    state="A region to make, instead of all regions; may be repeated.",
+    totals="A table of stated totals with the columns name, persons and, optionally, code.",
+    seed="The seed; the same seed gives the same files.",
+)
 def synth_command(
-    spec: SpecPath,
-    out: OutPath,
-    blocks: Annotated[int | None, option("--blocks", "The number of places at the last level.")] = None,
-    persons: Annotated[
-        int | None, option("--persons", "The number of units in all; stated totals are scaled to it.")
-    ] = None,
-    state: Annotated[
-        list[str] | None, option("--state", "A region to make, instead of all regions; may be repeated.")
-    ] = None,
-    totals: Annotated[
-        Path | None,
-        option("--totals", "A table of stated totals with the columns name, persons and, optionally, code."),
-    ] = None,
-    seed: Annotated[
-        int, option("--seed", "The seed; the same seed gives the same files.", shown=True)
-    ] = 20200401,
-    workers: Workers = None,
-    as_json: AsJson = False,
+    spec: Path,
+    out: Path,
+    blocks: int | None = None,
+    persons: int | None = None,
+    state: list[str] | None = None,
+    totals: Path | None = None,
+    seed: int = 20200401,
+    workers: int | None = None,
+    as_json: bool = False,
 ) -> None:
     """Make up places and counts or records that a spec can release, from stated totals."""
     from trueup.synth import synthesize
@@ -96,31 +86,26 @@ def synth_command(
     print(f"To release: trueup release {shlex.join(given)} --out NEW")
 
 
-Bundle = Annotated[Path | None, argument("The bundle to explore; without it, a release is designed.")]
-Folder = Annotated[
-    Path,
-    option("--folder", "The folder in which decisions are stored; made if it does not exist.", shown=True),
-]
-SpecFile = Annotated[Path | None, option("--spec", "Begin with this spec, a TOML file.")]
-Data = Annotated[str, option("--data", "The confidential table, whose header is read.")]
-Shapes = Annotated[str, option("--shapes", "A GeoJSON file with the outlines of places, for maps.")]
-Demo = Annotated[bool, option("--demo", "Begin with a synthetic table.")]
-Port = Annotated[
-    int, option("--port", "The port of the page; 0 for any free one.", shown=True, min=0, max=65535)
-]
-Browser = Annotated[bool, option("--browser", "Open the page in the browser.")]
-
-
+@described(
+    bundle=argument("The bundle to explore; without it, a release is designed."),
+    folder="The folder in which decisions are stored; made if it does not exist.",
+    spec="Begin with this spec, a TOML file.",
+    data="The confidential table, whose header is read.",
+    shapes="A GeoJSON file with the outlines of places, for maps.",
+    demo="Begin with a synthetic table.",
+    port=option("The port of the page; 0 for any free one.", min=0, max=65535),
+    browser="Open the page in the browser.",
+)
 def studio_command(
-    bundle: Bundle = None,
-    folder: Folder = Path("trueup-studio"),
-    spec: SpecFile = None,
-    data: Data = "",
-    geography: GeographyPath = None,
-    shapes: Shapes = "",
-    demo: Demo = False,
-    port: Port = 0,
-    browser: Browser = False,
+    bundle: Path | None = None,
+    folder: Path = Path("trueup-studio"),
+    spec: Path | None = None,
+    data: str = "",
+    geography: Path | None = None,
+    shapes: str = "",
+    demo: bool = False,
+    port: int = 0,
+    browser: bool = False,
 ) -> None:
     """Open a local web page on which a release is designed by its accuracy, or a bundle explored."""
     from trueup.errors import load_extra
@@ -143,7 +128,8 @@ def studio_command(
     )
 
 
-def methods_command(as_json: AsJson = False) -> None:
+@described()
+def methods_command(as_json: bool = False) -> None:
     """List the noise distributions and the methods of reconciliation and inference with their structures."""
     found = methods_and_laws()
     if as_json:
@@ -175,28 +161,28 @@ def _listed(kinds: Sequence[Any]) -> list[dict[str, Any]]:
     return [{"name": k.name, "title": k.title, "structures": sorted(k.structures)} for k in kinds]
 
 
-OfPublished = Annotated[
-    bool, option("--published", "Print the schema of specs of tables that somebody else published.")
-]
-
-
-def schema_command(published: OfPublished = False) -> None:
+@described(
+    published="Print the schema of specs of tables that somebody else published.",
+)
+def schema_command(published: bool = False) -> None:
     """Print the JSON Schema of the spec, for editors and validators."""
     from trueup.schema import published_schema, spec_schema
 
     print_json(published_schema() if published else spec_schema())
 
 
+@described(
+    law=argument(
+        "A noise distribution with its parameters: discrete-laplace:epsilon=1/2, discrete-gaussian:rho=1/8."
+    ),
+    draws=option("The number of draws.", min=1000),
+    delta="The delta at which epsilon is stated.",
+)
 def audit_command(
-    law: Annotated[
-        str,
-        argument(
-            "A noise distribution with its parameters: discrete-laplace:epsilon=1/2, discrete-gaussian:rho=1/8."
-        ),
-    ],
-    draws: Annotated[int, option("--draws", "The number of draws.", shown=True, min=1000)] = 10_000_000,
-    delta: Annotated[float | None, option("--delta", "The delta at which epsilon is stated.")] = None,
-    as_json: AsJson = False,
+    law: str,
+    draws: int = 10_000_000,
+    delta: float | None = None,
+    as_json: bool = False,
 ) -> None:
     """Audit a sampler: bound epsilon from draws, compare neighbouring log ratios, and test its tables."""
     from trueup.measuring.entropy import words

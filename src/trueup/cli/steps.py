@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from trueup.cli.infer import Geography, Perturbed, Tables
 from trueup.cli.options import (
-    Analyst,
-    AsJson,
-    DataPaths,
-    Encoding,
-    ExpectRows,
-    GeographyPath,
-    Key,
-    LedgerUrl,
-    Memory,
-    OutPath,
-    SpecPath,
+    PUBLISHED_PLACES,
     argument,
+    described,
     given_tables,
     memory_limit,
     open_account,
@@ -32,34 +21,23 @@ from trueup.cli.release import show_release
 from trueup.digits import to_digits
 from trueup.errors import SpecError
 
-Persons = Annotated[
-    int | None,
-    option(
-        "--persons", "The number of units in the made-up population on which errors are simulated.", min=1
-    ),
-]
-RecordsOfOne = Annotated[
-    str | None,
-    option(
-        "--records-of-one",
-        "Your guess of how many records units have, as NUMBER=SHARE, such as 1=60,2=25,20=15; limits are compared with it.",
-    ),
-]
-Quick = Annotated[
-    bool, option("--quick", "Give only those errors for which formulas exist, without simulation.")
-]
 
-
+@described(
+    persons=option("The number of units in the made-up population on which errors are simulated.", min=1),
+    records_of_one="Your guess of how many records units have, as NUMBER=SHARE, such as 1=60,2=25,20=15; limits are "
+    "compared with it.",
+    quick="Give only those errors for which formulas exist, without simulation.",
+)
 def explain_command(
-    spec: SpecPath,
-    geography: GeographyPath = None,
-    encoding: Encoding = None,
-    method: MethodName = None,
-    memory: Memory = None,
-    persons: Persons = None,
-    records_of_one: RecordsOfOne = None,
-    quick: Quick = False,
-    as_json: AsJson = False,
+    spec: Path,
+    geography: Path | None = None,
+    encoding: str | None = None,
+    method: str | None = None,
+    memory: str | None = None,
+    persons: int | None = None,
+    records_of_one: str | None = None,
+    quick: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Show privacy loss, structure, method and expected error from the spec and the public places alone."""
     from trueup.model.spec import load_spec
@@ -181,17 +159,18 @@ def _count_text(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
+@described()
 def measure_command(
-    spec: SpecPath,
-    data: DataPaths,
-    out: OutPath,
-    geography: GeographyPath = None,
-    encoding: Encoding = None,
-    ledger: LedgerUrl = None,
-    analyst: Analyst = None,
-    key: Key = None,
-    expect_rows: ExpectRows = None,
-    as_json: AsJson = False,
+    spec: Path,
+    data: list[str],
+    out: Path,
+    geography: Path | None = None,
+    encoding: str | None = None,
+    ledger: str | None = None,
+    analyst: str | None = None,
+    key: str | None = None,
+    expect_rows: int | None = None,
+    as_json: bool = False,
 ) -> None:
     """Measure counts with exact noise, without reconciling them."""
     from trueup.releasing.pipeline import measure_only
@@ -216,21 +195,20 @@ def measure_command(
         print(f"Measurements: {out}/public")
 
 
-Bundle = Annotated[Path | None, argument("A bundle: the folder that a run wrote.")]
-
-MethodName = Annotated[str | None, option("--method", "A method of `trueup methods`.")]
-
-
+@described(
+    bundle=argument("A bundle: the folder that a run wrote."),
+    geography=PUBLISHED_PLACES,
+)
 def reconcile_command(
-    out: OutPath,
-    bundle: Bundle = None,
-    perturbed: Perturbed = None,
-    table: Tables = None,
-    geography: Geography = None,
-    encoding: Encoding = None,
-    method: MethodName = None,
-    memory: Memory = None,
-    as_json: AsJson = False,
+    out: Path,
+    bundle: Path | None = None,
+    perturbed: Path | None = None,
+    table: list[Path] | None = None,
+    geography: Path | None = None,
+    encoding: str | None = None,
+    method: str | None = None,
+    memory: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Reconcile the measurements of a bundle, or tables that others published, into whole counts that add up."""
     from trueup.releasing.again import reconcile_bundle
