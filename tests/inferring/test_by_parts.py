@@ -15,10 +15,11 @@ from tests.command import run
 from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
 from tests.releasing.on_spark import killing
 from trueup.errors import BundleError, SpecError, TrueupError
-from trueup.inferring import by_parts, infer, tree_exact, tree_work
-from trueup.inferring.by_parts import Prediction, infer_by_parts
+from trueup.inferring import by_parts, infer, tree_exact, tree_work, written_parts
+from trueup.inferring.by_parts import infer_by_parts
 from trueup.inferring.questions import ask, infer_areas
 from trueup.inferring.tree_exact import TreeExact
+from trueup.inferring.written_parts import WrittenTree
 from trueup.io.bundle.kept_parts import DrawsInParts
 from trueup.io.bundle.kept_posterior import read_posterior
 from trueup.io.bundle.manifest import digest
@@ -60,7 +61,7 @@ def drawn(cells, out):
 @pytest.mark.parametrize(("rows", "together"), [(1, 1), (5 * DRAWS, 2), (10**6, 99)])
 def test_draws_are_those_of_memory_however_it_is_cut(large, tmp_path, monkeypatch, rows, together):
     measured, posterior = large
-    monkeypatch.setattr(by_parts, "MOST_ROWS", rows)
+    monkeypatch.setattr(written_parts, "MOST_ROWS", rows)
     monkeypatch.setattr(by_parts, "PARTS_PER_TASK", together)
     monkeypatch.setattr(
         pmf, "MANY_NODES", 0 if together == 99 else 1 << 20
@@ -126,7 +127,7 @@ class Counted(LocalPool):
 @pytest.mark.thorough
 def test_a_run_that_was_killed_goes_on(large, tmp_path, monkeypatch):
     measured, posterior = large
-    monkeypatch.setattr(by_parts, "MOST_ROWS", 5 * DRAWS)
+    monkeypatch.setattr(written_parts, "MOST_ROWS", 5 * DRAWS)
     monkeypatch.setattr(by_parts, "PARTS_PER_TASK", 1)
     whole = Counted()
     written(measured, tmp_path / "whole", whole)
@@ -149,7 +150,7 @@ def test_a_run_that_was_killed_goes_on(large, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_spark_gives_the_draws_of_memory_though_an_executor_is_killed(large, tmp_path, monkeypatch, cluster):
     measured, posterior = large
-    monkeypatch.setattr(by_parts, "MOST_ROWS", 5 * DRAWS)
+    monkeypatch.setattr(written_parts, "MOST_ROWS", 5 * DRAWS)
     monkeypatch.setattr(by_parts, "PARTS_PER_TASK", 2)
     (marks := tmp_path / "marks").mkdir()
     written(measured, tmp_path / "out", killing(cluster, {"CarryOut": "inside"}, marks))
@@ -181,8 +182,10 @@ def test_memory_and_work_are_predicted_from_the_sizes(large):
     measured, _ = large
     method = TreeExact()
     state = method.prepare(tree_constraints(measured.cells), measured.headers)
-    one = Prediction.of(state, measured.flat, 100, 1)
-    more = Prediction.of(state, measured.flat, 200, 2)
+    one, more = (
+        WrittenTree(measured, draws, 0.9, None, True, measured.flat, method, state).expected(workers)
+        for draws, workers in ((100, 1), (200, 2))
+    )
     assert one.core_seconds < more.core_seconds < 2 * one.core_seconds
     assert more.disk > 1.9 * (one.disk - 100 * 33)
     assert more.memory > one.memory
@@ -191,7 +194,7 @@ def test_memory_and_work_are_predicted_from_the_sizes(large):
 @pytest.mark.thorough
 def test_a_posterior_by_parts_is_read_and_asked(large, tmp_path, monkeypatch):
     """Answers are those of memory; of files that hold none of the places, counts are not read."""
-    monkeypatch.setattr(by_parts, "MOST_ROWS", 5 * DRAWS)
+    monkeypatch.setattr(written_parts, "MOST_ROWS", 5 * DRAWS)
     measured, posterior = large
     written(measured, tmp_path / "out")
     kept = read_posterior(tmp_path / "out")

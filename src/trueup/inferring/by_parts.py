@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from trueup.errors import SpecError
-from trueup.files.memory import BYTES_PER_CELL, PROCESS_BYTES, refuse_needed, return_freed
+from trueup.files.database import connect
+from trueup.files.memory import refuse_needed, return_freed
 from trueup.files.owner import owning
 from trueup.files.target import refuse_occupied
 from trueup.files.writing import staged, write_whole, writing
 from trueup.inferring import choose_inference
+from trueup.inferring.conflict import conflicts
 from trueup.inferring.family_moves import FamilyMoves
 from trueup.inferring.family_parts import CutFamily
 from trueup.inferring.given import (
@@ -35,59 +34,28 @@ from trueup.inferring.given import (
     refuse_fractions,
 )
 from trueup.inferring.histogram_gibbs import HistogramGibbs
-from trueup.inferring.histogram_parts import NO_END_MINUTES, THIN, WARM_UP, CutHistogram
+from trueup.inferring.histogram_parts import CutHistogram
 from trueup.inferring.method import InferenceMethod, Progress, announce, inference_misfit, silent
 from trueup.inferring.tree_exact import TreeExact
-from trueup.inferring.tree_state import DEPTHS, FINE, TreeState
-from trueup.inferring.tree_work import AllowedWork, pass_cost
-from trueup.inferring.written_parts import WantedAreas, WantedTables, WrittenParts, manifest_of
+from trueup.inferring.written_parts import WantedAreas, WantedTables, WrittenTree, too_small
 from trueup.inferring.written_tables import WrittenFamily, WrittenHistogram
-from trueup.io.bundle.posterior import MOST_ROWS
+from trueup.io.bundle.places import write_places
+from trueup.io.bundle.posterior import PLACES, digests_of, posterior_manifest
 from trueup.layouts.family_rules import family_cells
 from trueup.model.constraints import Constraints
 from trueup.model.prior import Hierarchical
+from trueup.model.records.drawn import Drawn
 from trueup.model.records.measurements import Measurements
+from trueup.model.records.posterior import Posterior
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
 from trueup.model.verb import describe, refuse_method
 from trueup.planning import AreaTable
-from trueup.run import Deadline, Executor
+from trueup.run import Executor
 from trueup.run.parts import KeptExecutor
 
 PARTS_PER_TASK = 16
 """Parts of the tree that a worker looks at or solves at a time."""
-START_SECONDS, PRODUCT_SECONDS, NODE_SECONDS, DRAW_SECONDS = 5.0, 2.5e-10, 4e-5, 2e-7
-"""Seconds of a processor to estimate the prior, and for each product of one pass up, each node, and each draw of a cell."""
-NODE_BYTES, TABLE_BYTES, PLACE_BYTES, ROW_BYTES = 80, 200, 400, 2.0
-"""Bytes of the driver for each node of a tree beside keys, at last and with tables, and place; of the disk for a draw."""
-DRAWN_BYTES = 100_000_000
-"""Bytes of a worker that draws parts of a tree and writes them."""
-SWEEP_SECONDS, TABLE_SECONDS = 4e-7, 4.5e-7
-"""Seconds of a processor for each cell of a histogram in a sweep, and for each draw of a count of its tables."""
-FAMILY_SECONDS = 4e-5
-"""Seconds of a processor for each draw of a cell of a family below the cut."""
-PART_BYTES, VALUE_BYTES = (300, 9), 16
-"""Bytes of a worker for each cell of a part, and for each draw of it; of the driver for each measured value."""
-
-
-class Prediction(NamedTuple):
-    """The predicted cost of a posterior by parts: processor seconds, and bytes of memory and disk."""
-
-    core_seconds: float
-    memory: float
-    disk: float
-
-    @classmethod
-    def of(cls, state: TreeState, values: NDArray, draws: int, workers: int) -> Prediction:
-        """Return the predicted cost of a tree's posterior by parts, from the windows of its tables."""
-        nodes, cells = len(state.child_ptr) - 1, len(state.problem.nested.nodes[-1])
-        windows = state.windows(values, np.full(nodes, DEPTHS[FINE]))
-        seconds = START_SECONDS + PRODUCT_SECONDS * pass_cost(state.child_ptr, *windows)
-        seconds += NODE_SECONDS * nodes + DRAW_SECONDS * draws * cells
-        keys = sum(column.nbytes for held in state.problem.nested.cells.tree.keys for column in held.values())
-        drawn = workers * (DRAWN_BYTES + (PROCESS_BYTES if workers > 1 else 0)) + NODE_BYTES * nodes
-        memory = PROCESS_BYTES + keys + max(drawn, TABLE_BYTES * nodes)
-        return cls(seconds, memory, ROW_BYTES * draws * cells + BYTES_PER_CELL * nodes)
 
 
 def infer_by_parts(
@@ -141,111 +109,38 @@ def infer_by_parts(
     refuse_method(chosen, inference_misfit(chosen, constraints, measured))
     instead = {} if "prior" in entry else prior_instead(chosen, constraints, measured)
     used, repeated = measured_once(measured)
-    cut = _part_problem(chosen, constraints, used)
-    expected = cut.expected(draws, executor.workers)
+    table = None if areas is None else WantedAreas.of(measured.cells, areas)
+    wanted = _part_problem(chosen, constraints, used, WantedTables(measured, draws, level, table, keep_draws))
+    expected = wanted.expected(executor.workers)
     hours, disk = expected.core_seconds / 3600, expected.disk / 1e9
     announce(tell, f"about {hours:.2g} core-hours and {disk:.2g} GB of disk")
     refuse_needed("the posterior", expected.memory, executor.memory)
     refuse_occupied(out)
-    wanted = None if areas is None else WantedAreas.of(measured.cells, areas)
     with _run_folder(out, take_over) as run:
         rng, kept = measured.rng(), KeptExecutor(executor, run)
-        tables = WantedTables(measured, draws, level, wanted, keep_draws)
-        written = cut.solved(tables, rng, tell, replace(kept, together=PARTS_PER_TASK))
+        solved = wanted.solved(rng, tell, replace(kept, together=PARTS_PER_TASK))
         with staged(out) as folder:
-            drawn = written.write(folder, kept, rng, tell)
+            drawn = solved.write(folder, kept, rng, tell)
             doubts = chosen.doubt(constraints, used.headers), *getattr(measured.spec, "noted", ())
             more = {"repeated_values": repeated, "doubt": " ".join(filter(None, doubts)), **instead}
             more = {name: said for name, said in more.items() if said}
             drawn = replace(drawn, stats={**drawn.stats, **more})
-            manifest = manifest_of(folder, measured, drawn, describe(chosen), level)
+            manifest = _manifest(folder, measured, drawn, describe(chosen), level)
             write_whole(folder / "manifest.json", json.dumps(manifest, indent=2, default=str) + "\n")
         shutil.rmtree(run)
     return manifest
 
 
-@dataclass(frozen=True, eq=False)
-class LargeTree:
-    """A large tree of margins, ready to be solved by parts.
-
-    Attributes
-    ----------
-    values
-        Measured values, as the tree's method takes them.
-    tree, state
-        The tree's method, and the problem that it prepared.
-    """
-
-    values: NDArray
-    tree: TreeExact
-    state: TreeState
-
-    def expected(self, draws: int, workers: int) -> Prediction:
-        """Return the predicted cost, from the windows of the tree's tables."""
-        return Prediction.of(self.state, self.values, draws, workers)
-
-    def solved(
-        self, wanted: WantedTables, rng: np.random.Generator, tell: Progress, executor: KeptExecutor
-    ) -> WrittenParts:
-        """Estimate the prior, solve the tree, and return the object that writes its tables."""
-        work = AllowedWork(deadline=Deadline.of(NO_END_MINUTES))
-        found = self.tree.solved(self.state, self.values, wanted.draws, rng, tell, executor, work)  # pyright: ignore[reportArgumentType]
-        if found.top is None:
-            raise _too_small(self.state)
-        return WrittenParts(**vars(wanted), found=found, most=max(1, MOST_ROWS // wanted.draws))
-
-
-@dataclass(frozen=True, eq=False)
-class LargeHistogram:
-    """A large histogram, ready to be drawn by parts."""
-
-    cut: CutHistogram
-
-    def expected(self, draws: int, workers: int) -> Prediction:
-        """Return the predicted cost, from the numbers of cells and tables."""
-        n, nodes = self.cut.cells.n, self.cut.cells.tree.level_ptr[-1]
-        counts = sum(self.cut.cells.size(margin) for margin in self.cut.margins)
-        seconds = SWEEP_SECONDS * (WARM_UP + THIN * draws) * n + TABLE_SECONDS * draws * counts
-        part = PART_BYTES[0] + PART_BYTES[1] * draws
-        values = VALUE_BYTES * sum(map(len, self.cut.values))
-        above = 8 * draws * self.cut.columns * self.cut.cells.tree.sizes[self.cut.level]
-        memory = PROCESS_BYTES * (1 + (workers if workers > 1 else 0)) + workers * self.cut.largest * part
-        return Prediction(seconds, memory + PLACE_BYTES * nodes + values + above, ROW_BYTES * draws * n)
-
-    def solved(self, wanted: WantedTables, *_: object) -> WrittenHistogram:
-        """Return the object that draws the parts of the histogram and writes their tables."""
-        return WrittenHistogram(**vars(wanted), cut=self.cut)
-
-
-@dataclass(frozen=True, eq=False)
-class LargeFamily:
-    """A large family of tables, ready to be drawn by parts."""
-
-    cut: CutFamily
-
-    def expected(self, draws: int, workers: int) -> Prediction:
-        """Return the predicted cost of the parts, without that of the Markov chains above them."""
-        n, largest = self.cut.cells.n, int(self.cut.part_cells(self.cut.level).max())
-        seconds = START_SECONDS + FAMILY_SECONDS * n * draws
-        memory = PROCESS_BYTES * (1 + (workers if workers > 1 else 0)) + 3 * 8 * draws * n
-        part = PART_BYTES[0] + 2 * 8 * draws
-        return Prediction(seconds, memory + workers * largest * part, 2 * ROW_BYTES * draws * n)
-
-    def solved(self, wanted: WantedTables, *_: object) -> WrittenFamily:
-        """Return the object that draws the parts of the family and writes their tables."""
-        return WrittenFamily(**vars(wanted), cut=self.cut)
-
-
 def _part_problem(
-    chosen: InferenceMethod, constraints: Constraints, used: Measurements
-) -> LargeTree | LargeHistogram | LargeFamily:
-    """Return the large problem to cut into parts. Refuse a method that cannot infer by parts."""
+    chosen: InferenceMethod, constraints: Constraints, used: Measurements, wanted: WantedTables
+) -> WrittenTree | WrittenHistogram | WrittenFamily:
+    """Return the tables to write, with the large problem that is cut into parts for them. Refuse a method without parts."""
+    row = constraints, tuple(used.headers), tuple(used.values)
     if isinstance(chosen, FamilyMoves):
         _refuse_family(chosen, constraints, used)
-        return LargeFamily(CutFamily(constraints, tuple(used.headers), tuple(used.values)))
+        return WrittenFamily(**vars(wanted), cut=CutFamily(*row))
     if isinstance(chosen, HistogramGibbs) and chosen.tier != "chains" and chosen.prior.even:
-        given = tuple(chosen.prior.concentrations)
-        return LargeHistogram(CutHistogram(constraints, tuple(used.headers), tuple(used.values), given))
+        return WrittenHistogram(**vars(wanted), cut=CutHistogram(*row, tuple(chosen.prior.concentrations)))
     if not isinstance(chosen, TreeExact) or chosen.mode or chosen.tier == "approximate":
         own = {TreeExact: "`mode`", HistogramGibbs: "public shares or covariates"}.get(type(chosen), "")
         odd = f"tier '{tier}'" if (tier := getattr(chosen, "tier", "")) in ("approximate", "chains") else own
@@ -263,9 +158,9 @@ def _part_problem(
         )
     state = chosen.prepare(constraints, used.headers).flat_given_bounds(used.flat)
     if state.cut is None:
-        raise _too_small(state)
+        raise too_small(state)
     state.refuse_impossible(used.flat)
-    return LargeTree(used.flat, replace(chosen, tier="exact"), state)
+    return WrittenTree(**vars(wanted), values=used.flat, tree=replace(chosen, tier="exact"), state=state)
 
 
 def _refuse_family(chosen: FamilyMoves, constraints: Constraints, used: Measurements) -> None:
@@ -284,13 +179,6 @@ def _refuse_family(chosen: FamilyMoves, constraints: Constraints, used: Measurem
     )
 
 
-def _too_small(state: TreeState) -> SpecError:
-    nodes = len(state.child_ptr) - 1
-    return SpecError(
-        f"a tree of {nodes:,} counts is too small to be cut into parts", remedy="leave out --engine"
-    )
-
-
 @contextmanager
 def _run_folder(out: Path, take_over: bool) -> Iterator[Path]:
     run = out.absolute().with_name(f"{out.name}.run")
@@ -298,3 +186,17 @@ def _run_folder(out: Path, take_over: bool) -> Iterator[Path]:
         run.mkdir(mode=0o700, exist_ok=True)
     with owning(run, take_over=take_over):
         yield run
+
+
+def _manifest(
+    folder: Path, measured: Measurements, drawn: Drawn, method: Mapping[str, Any], level: float
+) -> dict[str, Any]:
+    """Write the table of places, and return the manifest of the folder."""
+    checked = conflicts(measured, drawn)
+    given = measured.cells, drawn, method, measured.digest, level
+    posterior = Posterior(*given, conflicts=checked, spec=measured.spec)
+    if measured.cells.tree.keys:
+        with connect(folders=[folder], threads=1) as connection:  # each thread holds a group of rows
+            write_places(folder / PLACES, measured.cells, connection)
+    by_parts = not measured.cells.is_family  # draws of a family are written as those in memory are
+    return posterior_manifest(posterior) | {"by parts": by_parts, "files": digests_of(folder)}

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,7 @@ def stats_of(dropped: float, depth: float, draws: int, *, interrupted: bool) -> 
     return {"dropped_mass": dropped, "table_depth": depth, "draws": draws, "interrupted": interrupted}
 
 
+Found = TypeVar("Found")
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -76,6 +77,13 @@ class AreaParts(NamedTuple):
 
     rows: Integers
     leaves: Integers
+
+    def sums(self, counts: NDArray[np.integer]) -> tuple[Integers, Integers]:
+        """Return the rows of areas that hold some of the leaves, and their sums of draws `(draws, leaves)`."""
+        rows, at = np.unique(self.rows, return_inverse=True)
+        sums = np.zeros((len(rows), len(counts)), np.int64)
+        np.add.at(sums, at, counts[:, self.leaves].T)
+        return rows, sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,59 +111,55 @@ class PartGiven:
     level: float
 
 
-class PartTables(NamedTuple):
-    """The files written about some parts of a tree, and sums of the parts' counts over areas.
+class PartTables(NamedTuple, Generic[Found]):
+    """The files written about some parts, sums of the parts' counts over areas, and what else was found.
 
     Attributes
     ----------
     files
         Parquet files by name.
     rows, sums
-        Rows of the table of areas, and draws `(rows, draws)` of the part's contributions to them.
-    means
-        Posterior means of all its nodes; not finite where numbers do not hold a marginal.
-    rounding
-        Bound of the mass that rounding moved.
+        Rows of the table of areas, and draws `(rows, draws)` of the parts' contributions to them.
+    found
+        Of a tree the posterior means of all nodes, which are not finite where numbers do not hold a marginal, and a bound of the
+        mass that rounding moved.
     """
 
     files: dict[str, bytes]
     rows: Integers
     sums: Integers
-    means: Reals
-    rounding: float
+    found: Found
 
 
-def tables_of_part(given: PartGiven) -> PartTables:
+def tables_of_part(given: PartGiven) -> PartTables[tuple[Reals, float]]:
     """Draw the counts of parts given the counts above them, and return the tables of the parts."""
     found = [draw_part(item) for item in given.parts]
     every = Marginals(*joined_marginals([below.marginals for below in found]))
     figures = every.describe(given.level)
     return_freed(None)
     counts = np.concatenate([below.counts for below in found], axis=1)
-    rows, at = np.unique(given.areas.rows, return_inverse=True)
-    sums = np.zeros((len(rows), len(counts)), np.int64)
-    np.add.at(sums, at, counts[:, given.areas.leaves].T)
     with tempfile.TemporaryDirectory() as folder:
-        files = [
-            _written(
-                Path(folder), table.file, table.columns | {k: v[table.nodes] for k, v in figures.items()}
+        files = {
+            table.file: table_bytes(
+                Path(folder), table.columns | {k: v[table.nodes] for k, v in figures.items()}
             )
             for table in given.summaries
-        ]
+        }
         if given.drawn is not None:
             path = Path(folder) / Path(given.drawn.file).name
             own = np.ascontiguousarray(counts[:, given.drawn.nodes])
             write_drawn([path], own, given.drawn.columns, len(own))
-            files.append((given.drawn.file, path.read_bytes()))
+            files[given.drawn.file] = path.read_bytes()
             del own
     return_freed(None)
-    return PartTables(dict(files), rows, sums, every.mean, max(below.rounding for below in found))
+    return PartTables(files, *given.areas.sums(counts), (every.mean, max(below.rounding for below in found)))
 
 
-def _written(folder: Path, file: str, columns: Columns) -> tuple[str, bytes]:
+def table_bytes(folder: Path, columns: Columns) -> bytes:
+    """Return a table as the content of a Parquet file, which is written to a folder for that."""
     path = folder / "table.parquet"
     write_parquet(path, columns)
-    return file, path.read_bytes()
+    return path.read_bytes()
 
 
 def joined_marginals(pieces: Sequence[Exact]) -> Exact:

@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.files.database import connect
+from trueup.errors import SpecError
+from trueup.files.memory import BYTES_PER_CELL, PROCESS_BYTES
 from trueup.files.writing import write_parquet
-from trueup.inferring.conflict import conflicts
+from trueup.inferring.histogram_parts import NO_END_MINUTES
 from trueup.inferring.method import Progress
 from trueup.inferring.questions import labels_of_areas, refuse_overlapping
-from trueup.inferring.solved_tree import AreaParts, NodeTable, PartGiven, SolvedTree, tables_of_part
-from trueup.inferring.tree_exact import refuse_endless
+from trueup.inferring.solved_tree import (
+    AreaParts,
+    Found,
+    NodeTable,
+    PartGiven,
+    PartTables,
+    SolvedTree,
+    tables_of_part,
+)
+from trueup.inferring.tree_exact import TreeExact, refuse_endless
+from trueup.inferring.tree_state import DEPTHS, FINE, TreeState
+from trueup.inferring.tree_work import AllowedWork, pass_cost
 from trueup.io.bundle.manifest import slug
-from trueup.io.bundle.places import write_places
-from trueup.io.bundle.posterior import PLACES, digests_of, posterior_manifest
+from trueup.io.bundle.posterior import MOST_ROWS
 from trueup.kernel.messages.downward import Exact
 from trueup.kernel.messages.partition import Partition, spread_messages, subtrees
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import NestedTree
 from trueup.model.records.drawn import Drawn, Marginals
 from trueup.model.records.measurements import Measurements
-from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import describe_draws
 from trueup.model.tables import place_keys, readable_names
 from trueup.planning import AreaTable
-from trueup.run import InTurn, runs_of
+from trueup.run import Deadline, InTurn, Item, runs_of
 from trueup.run.parts import KeptExecutor
 
 Integers = NDArray[np.int64]
+START_SECONDS, PRODUCT_SECONDS, NODE_SECONDS, DRAW_SECONDS = 5.0, 2.5e-10, 4e-5, 2e-7
+"""Seconds of a processor to estimate the prior, and for each product of one pass up, each node, and each draw of a cell."""
+NODE_BYTES, TABLE_BYTES, ROW_BYTES = 80, 200, 2.0
+"""Bytes of the driver for each node of a tree beside keys, at last and with tables; of the disk for a draw."""
+DRAWN_BYTES = 100_000_000
+"""Bytes of a worker that draws parts of a tree and writes them."""
 NO_AREAS = AreaParts(np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-
-class Means(NamedTuple):
-    """Posterior means of a margin's counts, in the form that `conflicts` reads."""
-
-    mean: NDArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,18 +113,98 @@ class WantedTables:
     areas: WantedAreas | None
     keep_draws: bool
 
+    def solved(self, rng: np.random.Generator, progress: Progress, executor: KeptExecutor) -> Self:
+        """Return the tables, after all that must be known before the first of them is written."""
+        return self
+
+    def collected(
+        self,
+        folder: Path,
+        executor: KeptExecutor,
+        task: Callable[[Item], PartTables[Found]],
+        runs: Sequence[Item],
+        progress: Progress,
+        *,
+        independent: bool,
+    ) -> Iterator[tuple[int, Found]]:
+        """Write files and areas of all runs of parts, and yield each run's number and what else its task found."""
+        sums = np.zeros((int(np.prod(self.areas.shape)) if self.areas else 0, self.draws), np.int64)
+        for done, (k, part) in enumerate(executor.map(task, runs), start=1):
+            for file, held in part.files.items():
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                (folder / file).write_bytes(held)
+            sums[part.rows] += part.sums
+            yield k, part.found
+            progress(self.draws * done // len(runs), self.draws)
+        if self.areas is not None:
+            figures = describe_draws(sums.T[None], self.level, independent=independent, least=0.0)
+            labels = labels_of_areas(self.areas.cells, self.areas.margin, self.areas.table)
+            write_parquet(folder / "areas.parquet", labels | figures)
+
+    def drawn(self, means: Mapping[Margin, NDArray], *, independent: bool, **record: Any) -> Drawn:
+        """Return the record of draws that are in files, with posterior means of margins."""
+        draws = np.broadcast_to(np.int64(0), (1, self.draws, self.measured.cells.n))  # they take no memory
+        exact: Any = {margin: Means(mean) for margin, mean in means.items()}
+        return Drawn(draws, independent, marginals=exact, tables=tuple(means), **record)
+
+
+class Prediction(NamedTuple):
+    """The predicted cost of a posterior by parts: processor seconds, and bytes of memory and disk."""
+
+    core_seconds: float
+    memory: float
+    disk: float
+
+
+class Means(NamedTuple):
+    """Posterior means of a margin's counts, in the form that `conflicts` reads."""
+
+    mean: NDArray
+
 
 @dataclass(frozen=True, eq=False)
-class WrittenParts(WantedTables):
-    """The tables to write about a tree's posterior that is computed by parts."""
+class WrittenTree(WantedTables):
+    """The tables to write about a tree's posterior that is computed by parts.
 
-    found: SolvedTree
-    most: int
+    Attributes
+    ----------
+    values
+        Measured values, as the tree's method takes them.
+    tree, state
+        The tree's method, and the problem that it prepared.
+    found
+        The tree with the nodes above its parts solved, once it is.
+    """
+
+    values: NDArray
+    tree: TreeExact
+    state: TreeState
+    found: SolvedTree | None = None
 
     @property
     def nested(self) -> NestedTree:
         """Return the tree of nested margins."""
-        return self.found.search.state.problem.nested
+        return self.state.problem.nested
+
+    def expected(self, workers: int) -> Prediction:
+        """Return the predicted cost, from the windows of the tree's tables."""
+        state, nodes, cells = self.state, len(self.state.child_ptr) - 1, len(self.nested.nodes[-1])
+        windows = state.windows(self.values, np.full(nodes, DEPTHS[FINE]))
+        seconds = START_SECONDS + PRODUCT_SECONDS * pass_cost(state.child_ptr, *windows)
+        seconds += NODE_SECONDS * nodes + DRAW_SECONDS * self.draws * cells
+        keys = sum(column.nbytes for held in self.nested.cells.tree.keys for column in held.values())
+        drawn = workers * (DRAWN_BYTES + (PROCESS_BYTES if workers > 1 else 0)) + NODE_BYTES * nodes
+        memory = PROCESS_BYTES + keys + max(drawn, TABLE_BYTES * nodes)
+        return Prediction(seconds, memory, ROW_BYTES * self.draws * cells + BYTES_PER_CELL * nodes)
+
+    def solved(self, rng: np.random.Generator, progress: Progress, executor: KeptExecutor) -> Self:
+        """Estimate the prior, and solve the nodes above the parts."""
+        work = AllowedWork(deadline=Deadline.of(NO_END_MINUTES))
+        given = self.state, self.values, self.draws, rng, progress, executor, work
+        found = self.tree.solved(*given)  # pyright: ignore[reportArgumentType]
+        if found.top is None:
+            raise too_small(self.state)
+        return replace(self, found=found)
 
     @cached_property
     def groups(self) -> list[Integers | None]:
@@ -129,39 +218,29 @@ class WrittenParts(WantedTables):
         self, folder: Path, executor: KeptExecutor, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
         """Write draws, summaries and areas, and return the record of the draws."""
+        assert self.found is not None
         top = self.found.top
         assert top is not None
         items, exact, _, moved = top.tree.items(top, self.found.tops, rng)
         cut, rounding = top.tree.cut, 0.0
-        spans = runs_of(cut.leaves[:-1] - cut.leaves[0], self.most)
+        spans = runs_of(cut.leaves[:-1] - cut.leaves[0], max(1, MOST_ROWS // self.draws))
         means = np.empty(self.nested.level_ptr[-1])
-        sums = np.zeros((int(np.prod(self.areas.shape)) if self.areas else 0, self.draws), np.int64)
 
         def given(k: int) -> PartGiven:
             blocks = range(*spans[k])
             return PartGiven([items[b] for b in blocks], *self._labels(cut, blocks, k), self.level)
 
         runs = InTurn(given, len(spans))
-        for done, (k, part) in enumerate(executor.map(tables_of_part, runs), start=1):
-            for file, held in part.files.items():
-                (folder / file).parent.mkdir(parents=True, exist_ok=True)
-                (folder / file).write_bytes(held)
-            sums[part.rows] += part.sums
-            means[nodes_of(top.tree.child_ptr, cut, range(*spans[k]))] = part.means
-            rounding = max(rounding, part.rounding)
-            progress(self.draws * done // len(runs), self.draws)
+        for k, (own, lost) in self.collected(
+            folder, executor, tables_of_part, runs, progress, independent=True
+        ):
+            means[nodes_of(top.tree.child_ptr, cut, range(*spans[k]))] = own
+            rounding = max(rounding, lost)
         means[: cut.edges[0]] = self._write_top(folder, exact, int(cut.edges[0]))
         refuse_endless(means)
-        if self.areas is not None:
-            write_drawn_areas(folder, self.areas, sums, self.level, independent=True)
-        known: Any = {
-            margin: Means(means[own]) for margin, own in zip(self.nested.margins, self.nested.nodes)
-        }
-        shape = np.broadcast_to(
-            np.int64(0), (1, self.draws, self.measured.cells.n)
-        )  # draws that take no memory
+        known = {margin: means[nodes] for margin, nodes in zip(self.nested.margins, self.nested.nodes)}
         stats = self.found.stats(moved + rounding, self.draws)
-        return Drawn(shape, independent=True, marginals=known, tables=self.nested.margins, stats=stats)
+        return self.drawn(known, independent=True, stats=stats)
 
     def _labels(
         self, cut: Partition, blocks: range, number: int
@@ -208,28 +287,14 @@ class WrittenParts(WantedTables):
         return found.mean
 
 
-def write_drawn_areas(
-    folder: Path, areas: WantedAreas, sums: Integers, level: float, *, independent: bool
-) -> None:
-    """Write the table of areas, from draws `(rows, draws)` of the areas' counts."""
-    figures = describe_draws(sums.T[None], level, independent=independent, least=0.0)
-    write_parquet(folder / "areas.parquet", labels_of_areas(areas.cells, areas.margin, areas.table) | figures)
-
-
-def manifest_of(
-    folder: Path, measured: Measurements, drawn: Drawn, method: Mapping[str, Any], level: float
-) -> dict[str, Any]:
-    """Write the table of places, and return the manifest of the folder."""
-    checked = conflicts(measured, drawn)
-    given = measured.cells, drawn, method, measured.digest, level
-    posterior = Posterior(*given, conflicts=checked, spec=measured.spec)
-    if measured.cells.tree.keys:
-        with connect(folders=[folder], threads=1) as connection:  # each thread holds a group of rows
-            write_places(folder / PLACES, measured.cells, connection)
-    by_parts = not measured.cells.is_family  # draws of a family are written as those in memory are
-    return posterior_manifest(posterior) | {"by parts": by_parts, "files": digests_of(folder)}
-
-
 def nodes_of(child_ptr: Integers, cut: Partition, blocks: range) -> Integers:
     """Return the nodes of the given parts, part by part."""
     return np.concatenate([subtrees(child_ptr, *cut.edges[b : b + 2])[0] for b in blocks])
+
+
+def too_small(state: TreeState) -> SpecError:
+    """Return the error for a tree that is not cut into parts."""
+    nodes = len(state.child_ptr) - 1
+    return SpecError(
+        f"a tree of {nodes:,} counts is too small to be cut into parts", remedy="leave out --engine"
+    )

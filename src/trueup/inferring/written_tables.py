@@ -10,18 +10,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.files.memory import PROCESS_BYTES
 from trueup.files.writing import write_parquet
 from trueup.inferring.family_parts import SWEEPS, CutFamily, FamilyPart, draw_above
-from trueup.inferring.histogram_parts import CutHistogram, DrawAbove, PartOfHistogram, follow_roots
+from trueup.inferring.histogram_parts import (
+    THIN,
+    WARM_UP,
+    CutHistogram,
+    DrawAbove,
+    PartOfHistogram,
+    follow_roots,
+)
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.questions import infer_areas
-from trueup.inferring.solved_tree import AreaParts
-from trueup.inferring.written_parts import NO_AREAS, Means, WantedTables, write_drawn_areas
+from trueup.inferring.solved_tree import AreaParts, PartTables, table_bytes
+from trueup.inferring.written_parts import NO_AREAS, ROW_BYTES, START_SECONDS, Prediction, WantedTables
 from trueup.io.bundle.manifest import slug
 from trueup.io.bundle.posterior import MOST_ROWS, write_drawn, write_tables
 from trueup.layouts.family_rules import family_cells
@@ -36,6 +44,13 @@ from trueup.run.parts import KeptExecutor
 Integers = NDArray[np.int64]
 MAX_DRAWS_SUMMED_AT_ONCE = 1 << 22
 """Draws of counts that are summed at a time."""
+SWEEP_SECONDS, TABLE_SECONDS = 4e-7, 4.5e-7
+"""Seconds of a processor for each cell of a histogram in a sweep, and for each draw of a count of its tables."""
+FAMILY_SECONDS = 4e-5
+"""Seconds of a processor for each draw of a cell of a family below the cut."""
+PLACE_BYTES, PART_BYTES, VALUE_BYTES = 400, (300, 9), 16
+"""Bytes of the driver for each place; of a worker for each cell of a part, and for each draw of it; of the driver for each
+measured value."""
 MIN_LISTED_ESS = 100.0
 """Effective size below which a count's draws are few for its interval."""
 
@@ -68,33 +83,12 @@ class PlacesGiven:
     keep_draws: bool
 
 
-class PlacesDrawn(NamedTuple):
-    """The files written about some parts of a histogram, with sums and draws of their counts.
+def draw_places(given: PlacesGiven) -> PartTables[tuple[list[NDArray], NDArray, int]]:
+    """Draw the tables of some parts one after the other, and return the files about them.
 
-    Attributes
-    ----------
-    files
-        Parquet files by name.
-    rows, sums
-        Rows of the table of areas, and draws `(rows, draws)` of the parts' contributions to them.
-    means
-        Posterior means of each table.
-    roots
-        Draws `(draws, places, n)` of the roots' tables.
-    few
-        Number of counts of the lowest places whose effective size is too small.
+    Also the posterior means of each table, draws `(draws, places, n)` of the roots' tables, and the number of counts of the
+    lowest places whose effective size is too small.
     """
-
-    files: dict[str, bytes]
-    rows: Integers
-    sums: Integers
-    means: list[NDArray]
-    roots: NDArray
-    few: int
-
-
-def draw_places(given: PlacesGiven) -> PlacesDrawn:
-    """Draw the tables of some parts one after the other, and return the files about them."""
     every = [part.constraints.cells for part, _ in given.parts]
     edges = np.cumsum([0, *(cells.n for cells in every)])
     counts = np.empty((len(given.parts[0][1]), edges[-1]), np.int32)
@@ -106,12 +100,10 @@ def draw_places(given: PlacesGiven) -> PlacesDrawn:
         pieces.append([margin_columns(cells, m) | _figures(posterior, m) for m in given.margins])
         tops.append(draws.reshape(len(draws), cells.shape[0], -1).sum(axis=1, dtype=np.int32))
     tables = [{name: np.concatenate([one[name] for one in own]) for name in own[0]} for own in zip(*pieces)]
-    rows, at = np.unique(given.areas.rows, return_inverse=True)
-    sums = np.zeros((len(rows), len(counts)), np.int64)
-    np.add.at(sums, at, counts[:, given.areas.leaves].T)
     few = int((tables[-1]["ess"] < min(MIN_LISTED_ESS, len(counts) / 2)).sum())
     files = _files(given, tables, counts, every)
-    return PlacesDrawn(files, rows, sums, [t["mean"] for t in tables], np.stack(tops, axis=1), few)
+    found = [t["mean"] for t in tables], np.stack(tops, axis=1), few
+    return PartTables(files, *given.areas.sums(counts), found)
 
 
 def _figures(posterior: Posterior, margin: Margin) -> Columns:
@@ -131,8 +123,7 @@ def _files(
     with tempfile.TemporaryDirectory() as made:
         folder, files = Path(made), {}
         for margin, columns in zip(given.margins, tables):
-            write_parquet(folder / "table.parquet", columns)
-            files[f"summary/{slug(margin)}/{name}.parquet"] = (folder / "table.parquet").read_bytes()
+            files[f"summary/{slug(margin)}/{name}.parquet"] = table_bytes(folder, columns)
         if given.keep_draws:
             named = [named_columns(own, own.finest) for own in cells]
             columns = {key: np.concatenate([one[key] for one in named]) for key in named[0]}
@@ -156,6 +147,17 @@ class WrittenHistogram(WantedTables):
         tree = self.cut.cells.tree
         return [m for m in self.cut.margins if tree.level(m.level) >= self.cut.level]
 
+    def expected(self, workers: int) -> Prediction:
+        """Return the predicted cost, from the numbers of cells and tables."""
+        cut, n, nodes = self.cut, self.cut.cells.n, self.cut.cells.tree.level_ptr[-1]
+        counts = sum(cut.cells.size(margin) for margin in cut.margins)
+        seconds = SWEEP_SECONDS * (WARM_UP + THIN * self.draws) * n + TABLE_SECONDS * self.draws * counts
+        part = PART_BYTES[0] + PART_BYTES[1] * self.draws
+        values = VALUE_BYTES * sum(map(len, cut.values))
+        above = 8 * self.draws * cut.columns * cut.cells.tree.sizes[cut.level]
+        memory = PROCESS_BYTES * (1 + (workers if workers > 1 else 0)) + workers * cut.largest * part
+        return Prediction(seconds, memory + PLACE_BYTES * nodes + values + above, ROW_BYTES * self.draws * n)
+
     def write(
         self, folder: Path, executor: KeptExecutor, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
@@ -166,26 +168,20 @@ class WrittenHistogram(WantedTables):
         ((_, above),) = executor.map(DrawAbove(cut.level, self.draws), [cut.above(seeds[0])])
         runs = InTurn(lambda k: self._given(k, above.draws, seeds[1:]), len(cut.runs))
         self.means.update({m: np.empty(cut.cells.size(m)) for m in cut.margins})
-        sums = np.zeros((int(np.prod(self.areas.shape)) if self.areas else 0, self.draws), np.int64)
         roots, few = np.empty(above.draws.shape, np.int32), 0
-        for done, (k, part) in enumerate(executor.map(draw_places, runs), start=1):
-            for file, held in part.files.items():
-                (folder / file).parent.mkdir(parents=True, exist_ok=True)
-                (folder / file).write_bytes(held)
-            sums[part.rows] += part.sums
+        for k, (means, own, lacking) in self.collected(
+            folder, executor, draw_places, runs, progress, independent=False
+        ):
             first, last = cut.runs[k]
-            roots[:, first:last] = part.roots
-            few += part.few
-            for margin, mean in zip(self.below, part.means):
+            roots[:, first:last] = own
+            few += lacking
+            for margin, mean in zip(self.below, means):
                 ends = tree.starts(cut.level, tree.level(margin.level))[[first, last]]
                 each = cut.cells.size(margin) // tree.sizes[tree.level(margin.level)]
                 self.means[margin][slice(*(ends * each))] = mean
-            progress(self.draws * done // len(runs), self.draws)
         self._write_above(folder, roots)
-        if self.areas is not None:
-            write_drawn_areas(folder, self.areas, sums, self.level, independent=False)
         off = (roots - above.draws) / np.maximum(above.draws.std(axis=0), 0.5)
-        return self._drawn(above.record, float(np.sqrt(np.mean(off**2))), few)
+        return self._recorded(above.record, float(np.sqrt(np.mean(off**2))), few)
 
     def _given(self, k: int, above: NDArray, seeds: Sequence[np.random.SeedSequence]) -> PlacesGiven:
         """Return the task number `k`: its parts, with draws of the tables at the parts' roots."""
@@ -207,7 +203,7 @@ class WrittenHistogram(WantedTables):
                 write_parquet(folder / "summary" / f"{slug(margin)}.parquet", columns)
                 self.means[margin] = columns["mean"]
 
-    def _drawn(self, above: dict[str, Any], missed: float, few: int) -> Drawn:
+    def _recorded(self, above: dict[str, Any], missed: float, few: int) -> Drawn:
         cut, levels = self.cut, self.cut.cells.tree.levels
         unused = cut.unused(cut.level)
         text = (
@@ -225,9 +221,8 @@ class WrittenHistogram(WantedTables):
             "counts_with_few_effective_draws": few,
             "above": above,
         }
-        exact: Any = {margin: Means(mean) for margin, mean in self.means.items()}
-        shape = np.broadcast_to(np.int64(0), (1, self.draws, cut.cells.n))  # draws that take no memory
-        return Drawn(shape, False, marginals=exact, tables=tuple(cut.margins), stats=stats, approximate=text)
+        means = {margin: self.means[margin] for margin in cut.margins}
+        return self.drawn(means, independent=False, stats=stats, approximate=text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,6 +230,14 @@ class WrittenFamily(WantedTables):
     """The tables to write about the posterior, by parts, of a family of tables."""
 
     cut: CutFamily
+
+    def expected(self, workers: int) -> Prediction:
+        """Return the predicted cost of the parts, without that of the Markov chains above them."""
+        n, largest = self.cut.cells.n, int(self.cut.part_cells(self.cut.level).max())
+        seconds = START_SECONDS + FAMILY_SECONDS * n * self.draws
+        memory = PROCESS_BYTES * (1 + (workers if workers > 1 else 0)) + 3 * 8 * self.draws * n
+        part = PART_BYTES[0] + 2 * 8 * self.draws
+        return Prediction(seconds, memory + workers * largest * part, 2 * ROW_BYTES * self.draws * n)
 
     def write(
         self, folder: Path, executor: KeptExecutor, rng: np.random.Generator, progress: Progress
