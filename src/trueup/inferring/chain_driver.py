@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypedDict
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, SpecError
 from trueup.files.memory import available
-from trueup.inferring.chains import ChainLimit, OutOfTimeError, told_in_draws
+from trueup.inferring.chains import ChainLimit, OutOfTimeError, thinned, told_in_draws
 from trueup.inferring.method import Progress, announce
+from trueup.model.records.drawn import Drawn
 from trueup.model.tree import Tree
 from trueup.run import Deadline, cores, told_time
 
@@ -119,13 +120,6 @@ class OfWalk:
         return self.walk.sweeps
 
 
-class Told(TypedDict, total=False):
-    """Sentences stating that a run of Markov chains is too short, for the record of its draws."""
-
-    approximate: str
-    refused: str
-
-
 @dataclass(frozen=True, eq=False)
 class Judged:
     """A run of chains with its diagnostics.
@@ -150,18 +144,22 @@ class Judged:
         """Return True if the run passed its diagnostics, so that its draws may be called a posterior."""
         return self.found["passed"]
 
-    def told(self, chains: int, sweeps: int, remedy: str, weak: bool) -> Told:
-        """Return the sentence on a too short run: `approximate` if it may be `weak`, else `refused`."""
-        if self.enough:
-            return {}
-        if weak:
-            return {"approximate": not_converged(chains, sweeps, self.found)}
-        return {"refused": chains_too_short(sweeps, self.found, remedy)}
-
-    def stats(self, draws: int, chains: int, weak: bool) -> dict[str, Any]:
-        """Return a record of the run with its draws, chains, accuracy tier and diagnostics."""
-        tier = "approximate" if weak and not self.enough else "chains"
-        return {"draws": draws, "interrupted": False, "chains": chains, "tier": tier, **self.found}
+    def drawn(self, draws: int, sweeps: int, remedy: str, *, weak: bool, connected: bool) -> Drawn:
+        """Return the draws with their record; those of a too short run are approximate if they may be `weak`, else refused."""
+        chains, approximate, refused = len(self.run), "", ""
+        if not self.enough and weak:
+            approximate = not_converged(chains, sweeps, self.found)
+        elif not self.enough:
+            refused = chains_too_short(sweeps, self.found, remedy)
+        tier = "approximate" if approximate else "chains"
+        return Drawn(
+            thinned(self.run, draws),
+            independent=False,
+            connected=connected,
+            refused=refused,
+            approximate=approximate,
+            stats={"draws": draws, "interrupted": False, "chains": chains, "tier": tier, **self.found},
+        )
 
     @property
     def rough(self) -> bool:

@@ -89,30 +89,28 @@ class ChainLimit:
 
 
 def run_side_by_side(
-    chain: Callable[[int], object],
-    done: Sequence[int],
-    of: int,
-    tell: Progress,
-    stop: Callable[[], object],
-    limit: ChainLimit,
+    walk: Any, chain: Callable[[int], object], done: Sequence[int], each: int, tell: Progress
 ) -> None:
-    """Run Markov chains in parallel threads, and call `stop` to end all of them after an interruption.
+    """Run Markov chains in parallel threads, and end all of them after an interruption.
 
     Parameters
     ----------
+    walk
+        Holds their `limit`, and `stopped`, which chains look at: True once they are to end.
     chain
         Runs the chain of a number.
-    done, of
-        The sweeps that each has made, which it writes there; how many all make together.
+    done, each
+        The sweeps that each has made, which it writes there; how many each makes.
     """
-    if limit.passed:
+    walk.stopped = False
+    if walk.limit.passed:
         raise OutOfTimeError
     with ThreadPoolExecutor(min(len(done), cores())) as pool:
         running = [pool.submit(chain, number) for number in range(len(done))]
         try:
-            _listen(running, done, of, tell, limit)
+            _listen(running, done, each * len(done), tell, walk.limit)
         except BaseException:  # the other chains would run on
-            stop()
+            walk.stopped = True
             raise
 
 

@@ -29,7 +29,6 @@ from trueup.inferring.chains import (
     OutOfTimeError,
     diagnosed_in_pieces,
     run_side_by_side,
-    thinned,
 )
 from trueup.inferring.method import InferenceMethod, Progress, announce, silent
 from trueup.kernel.families.walk import WalkState, tuned, walk
@@ -149,15 +148,8 @@ class FamilyMoves(InferenceMethod):
             judged = until_long_enough(engine, engine.first, draws, progress)
         except OutOfTimeError:
             raise out_of_time(self.name, engine.sweeps, deadline, REMEDY) from None
-        weak = self.tier != "chains"
-        return Drawn(
-            thinned(judged.run, draws),
-            independent=False,
-            connected=True,
-            **judged.told(engine.chains, engine.sweeps, REMEDY, weak),
-            stats=judged.stats(draws, self.chains, weak)
-            | {"sweeps": engine.sweeps, "thinned_by": engine.thin},
-        )
+        judged.found.update(sweeps=engine.sweeps, thinned_by=engine.thin)
+        return judged.drawn(draws, engine.sweeps, REMEDY, weak=self.tier != "chains", connected=True)
 
 
 @dataclass(eq=False)
@@ -278,13 +270,10 @@ class _FamilyChains:
                 walk(self.rngs[i], layout, self.states[i], flat, fixed, *more)
                 done[i] += some
 
-        run_side_by_side(chain, done, self.chains * sweeps, tell, self._stop, self.limit)
+        run_side_by_side(self, chain, done, sweeps, tell)
         self.sweeps += sweeps
         self.seconds = (time.process_time() - began) / (self.chains * sweeps)
         return self.problem.shown.of_closed(out), tallies
-
-    def _stop(self) -> None:
-        self.stopped = True
 
 
 def _nested(constraints: Constraints) -> bool:

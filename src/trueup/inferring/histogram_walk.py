@@ -169,16 +169,15 @@ class HistogramWalk:
         done, works = [thin * n for n in at], SimpleQueue()
         for _ in range(threads):
             works.put(self.problem.work())
-        self.stopped, name = False, run_name(out, thin) if keep else ""
+        name = run_name(out, thin) if keep else ""
         began = time.monotonic()
         try:
             run_side_by_side(
+                self,
                 lambda c: self._chain(c, _Part(name, at[c], thin, out[c]), works, done),
                 done,
-                kept * thin * len(done),
+                kept * thin,
                 tell,
-                self._stop,
-                self.limit,
             )
         except OutOfTimeError:
             if least is None:
@@ -202,9 +201,6 @@ class HistogramWalk:
         for held in (self.states, self.rngs, self.left_out):
             held[:] = [held[c] for c in chosen]
         return chosen, kept
-
-    def _stop(self) -> None:
-        self.stopped = True
 
     def _type(self) -> Any:
         """Return the smallest integer type that holds the largest total of a place."""

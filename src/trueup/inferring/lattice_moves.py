@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.inferring.chain_driver import Longer, OfWalk, out_of_time, until_long_enough
-from trueup.inferring.chains import MIN_DIAGNOSED_DRAWS, OutOfTimeError, thinned
+from trueup.inferring.chains import MIN_DIAGNOSED_DRAWS, OutOfTimeError
 from trueup.inferring.components import components, fixed_alone, pinned_counts
 from trueup.inferring.estimated import estimated_where_tables_cross
 from trueup.inferring.method import InferenceMethod, Progress, announce
@@ -152,10 +152,8 @@ class LatticeMoves(InferenceMethod):
         except OutOfTimeError:
             raise out_of_time(self.name, walk.sweeps, deadline, REMEDY) from None
         more = f"allow more sweeps (sweeps = {4 * self.sweeps} under [infer]), or measure more"
-        said = judged.told(self.chains, walk.sweeps, REMEDY if judged.late else more, judged.rough)
-        stats = judged.stats(draws, self.chains, judged.rough)
-        run = thinned(judged.run, draws)
-        return Drawn(run, independent=False, connected=walk.connected, stats=stats, **said)
+        remedy = REMEDY if judged.late else more
+        return judged.drawn(draws, walk.sweeps, remedy, weak=judged.rough, connected=walk.connected)
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +23,6 @@ from trueup.inferring.chains import (
     ChainLimit,
     OutOfTimeError,
     refuses_settings,
-    thinned,
 )
 from trueup.inferring.linked_walk import BURN_IN_SWEEPS, LinkedWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce
@@ -123,14 +122,8 @@ class LinkedGibbs(InferenceMethod):
             judged = until_long_enough(chains, chains.first, draws, progress)
         except OutOfTimeError:
             raise out_of_time(self.name, walk.sweeps, deadline, LONGER) from None
-        return Drawn(
-            thinned(judged.run, draws),
-            independent=False,
-            connected=problem.connected,
-            **judged.told(self.chains, walk.sweeps, LONGER, judged.rough),
-            stats=judged.stats(draws, self.chains, judged.rough),
-            tables=tuple(walk.margins),
-        )
+        drawn = judged.drawn(draws, walk.sweeps, LONGER, weak=judged.rough, connected=problem.connected)
+        return replace(drawn, tables=tuple(walk.margins))
 
 
 @dataclass(eq=False)

@@ -183,20 +183,10 @@ class LinkedWalk:
         ):  # before threads
             getattr(self.problem, part)
         done = [0] * len(self.states)
-        run_side_by_side(
-            lambda c: self._chain(c, out[c], thin, done),
-            done,
-            kept * thin * len(done),
-            tell,
-            self._stop,
-            self.limit,
-        )
+        run_side_by_side(self, lambda c: self._chain(c, out[c], thin, done), done, kept * thin, tell)
         self.sweeps += kept * thin
         self.seconds = (time.perf_counter() - began) / (kept * thin)
         return out
-
-    def _stop(self) -> None:
-        self.stopped = True
 
     def _chain(self, chain: int, out: NDArray, thin: int, done: list[int]) -> None:
         problem, rng, state = self.problem, self.rngs[chain], self.states[chain]

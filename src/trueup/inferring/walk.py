@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -142,8 +141,7 @@ class Walk:
             tallies[chain] = self._chain(chain, tuning, thin, tables[chain], done)
             spent[chain] = time.thread_time() - began
 
-        self.stopped, stop = False, partial(setattr, self, "stopped", True)
-        run_side_by_side(one, done, count * thin * chains, tell, stop, self.limit)
+        run_side_by_side(self, one, done, count * thin, tell)
         tried, gone, far = np.sum(tallies, axis=0)
         self.moved, self.far = float(gone.sum() / tried.sum()), far / np.maximum(tried, 1)
         self.sweeps += count * thin * self.sweeps_at_once
