@@ -34,7 +34,6 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
 from trueup.model.tree import Tree
-from trueup.noise.law import Law
 from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
 from trueup.noise.laws.undrawn import Exact
 
@@ -105,7 +104,8 @@ def read_nmf(spec: Spec, root: str | Path) -> Measurements:
 
 def _level_rows(root: Path, level: str, kind: str) -> list[Row]:
     """Return the rows of all queries, or of all constraints, at one level."""
-    files = sorted(str(p) for p in root.rglob("*.parquet") if p.is_file() and _belongs(p, level, kind))
+    parts = {f"{level}.parquet", kind}
+    files = sorted(str(p) for p in root.rglob("*.parquet") if p.is_file() and parts <= {*p.parts})
     if not files:
         if kind == "Constraint":
             return []
@@ -137,10 +137,6 @@ def _level_rows(root: Path, level: str, kind: str) -> list[Row]:
     return [Row(g, q, tuple(s), np.array(v, np.int64), str(x)) for g, q, s, v, x in rows]
 
 
-def _belongs(path: Path, level: str, kind: str) -> bool:
-    return f"{level}.parquet" in path.parts and kind in path.parts
-
-
 def _tree(spec: Spec, codes: NDArray) -> Tree:
     """Return the tree of places, with a prefix of the spine code as the key at each level."""
     columns: list[dict[str, NDArray]] = [{}]
@@ -168,7 +164,8 @@ def _measured(
     result = []
     for variance in sorted({row.given for row in mine}):
         groups, part = _join([row for row in mine if row.given == variance], place)
-        result.append((Measured(query.name, margin, _law(query, variance), groups), part))
+        law = DiscreteGaussian(stated_variance(variance, f"query '{query.name}' has the variance"))
+        result.append((Measured(query.name, margin, law, groups), part))
     return result
 
 
@@ -206,10 +203,6 @@ def _place_of(cells: Cells, level: str, rows: Iterable[Row]) -> dict[str, int]:
         return {row.geocode: 0 for row in rows}
     [column] = tree.keys[at].values()
     return {str(code): place for place, code in enumerate(column)}
-
-
-def _law(query: Query, variance: str) -> Law:
-    return DiscreteGaussian(stated_variance(variance, f"query '{query.name}' has the variance"))
 
 
 def _constraints(

@@ -254,22 +254,14 @@ def _numbers(column: NDArray, law: Law) -> NDArray:
     return np.array(found)
 
 
-def _iterated(cells: Cells) -> bool:
-    return "ITERATION_CODE" in cells.tree.keys[-1]
-
-
-def _codes(spec: Spec, cells: Cells) -> dict[int, str]:
-    """Return the name of the data cell for each combination of attribute values."""
-    return {_combination(cells, cell.where): cell.count for cell in reversed(spec.table.cells)}
-
-
 def _places(cells: Cells, level: str) -> list[list[str]]:
     """Return the key columns of every place of a level, in the order in which they are published."""
     own = {name: column.astype(str) for name, column in cells.tree.keys[cells.tree.level(level)].items()}
     places = cells.tree.sizes[cells.tree.level(level)]
     region = [own.get("REGION_ID", own.get(level, np.full(places, "")))]
     region.append(own.get("REGION_TYPE", np.full(places, level.upper())))
-    return np.column_stack([*region, *([own["ITERATION_CODE"]] if _iterated(cells) else [])]).tolist()
+    region += [own["ITERATION_CODE"]] if "ITERATION_CODE" in cells.tree.keys[-1] else []
+    return np.column_stack(region).tolist()
 
 
 def _write_rows(path: Path, head: Sequence[str], rows: Sequence[Sequence]) -> None:
@@ -288,7 +280,8 @@ def write_estimates(path: Path, posterior: Posterior, spec: Spec, measurements: 
     1.645 standard deviations.
     """
     cells, lines = posterior.cells, []
-    codes, per_place = _codes(spec, cells), cells.n // cells.shape[0]
+    codes = {_combination(cells, cell.where): cell.count for cell in reversed(spec.table.cells)}
+    per_place = cells.n // cells.shape[0]
     for header, values in zip(measurements.headers, measurements.values):
         margin, counts = header.margin, posterior.summary(header.margin)
         places = _places(cells, margin.level)

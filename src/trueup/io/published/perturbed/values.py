@@ -54,17 +54,19 @@ def _read_texts(
     rule = part.rule
     for code, said in codes.items():
         rule = _agreeing(part, rule, code, said)
-    variances = {text for shown in margins for text in np.unique(_or_none(shown.variances)).tolist()}
+    stated = [shown.variances for shown in margins if shown.variances is not None]
+    variances = {text for each in stated for text in np.unique(each).tolist()}
     numbers = numbers_of(
         part, [text for text in texts if text not in codes], sorted(variances - {*codes}), whole=rule.whole
     )
     known = {text: numbers.read(text) for text in texts if text not in codes}
-    known |= {text: _value_of(codes[text]) for text in texts if text in codes and codes[text].of == "value"}
+    known |= {text: int(codes[text].low) for text in texts if text in codes and codes[text].of == "value"}
     for text in [text for text in texts if text not in codes and known[text] is None]:
         said = plain_meaning(text, noisy=rule.noisy)
         if said is None:
             refuse_text(cells, part, margins, text, reads=rule.whole)
-        codes[text] = _settled(cells, part, rule, text, said, _shown_values(known))
+        values = np.array([value for value in known.values() if value is not None])
+        codes[text] = _settled(part, rule, text, said, values)
         rule = rule.with_code(codes[text])
     return _Reading(rule, codes, numbers, known, _marks(part, texts, codes))
 
@@ -79,18 +81,6 @@ def _marks(part: PublishedTable, texts: Sequence[str], codes: Mapping[str, CodeM
         f"Table '{part.name}' has marks behind {len(marked)} different numbers, such as '{marked[0][:30]}', which are read "
         f"without them. If a mark says that a number is not what the law gives, write {code} in the entry of '{part.name}'."
     ]
-
-
-def _or_none(texts: NDArray | None) -> NDArray:
-    return np.zeros(0, str) if texts is None else texts
-
-
-def _value_of(said: CodeMeaning) -> int:
-    return int(said.low)
-
-
-def _shown_values(known: dict[str, Any]) -> NDArray:
-    return np.array([value for value in known.values() if value is not None])
 
 
 def _agreeing(part: PublishedTable, rule: PublishingRule, code: str, said: CodeMeaning) -> PublishingRule:
@@ -110,7 +100,7 @@ def _agreeing(part: PublishedTable, rule: PublishingRule, code: str, said: CodeM
 
 
 def _settled(
-    cells: Cells, part: PublishedTable, rule: PublishingRule, text: str, said: CodeMeaning, values: NDArray
+    part: PublishedTable, rule: PublishingRule, text: str, said: CodeMeaning, values: NDArray
 ) -> CodeMeaning:
     """Return the meaning of a code that the spec does not declare, given what the publishing rule hides."""
     own = part.rule
