@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -89,72 +89,49 @@ def draft_published(
             remedy="if numbers stand in the middle of text, write them into cells of their own; or write the spec by hand as "
             "docs/perturbed.md shows, with `skip`, `header` and `below` for the place of the table",
         )
-    found = _with_places(_with_laws(files, seen), files, geography)
-    draft = joined(found.tables, found.pointers)
-    text, known = written(draft, title, found.variances, found.law)
-    columns = (found.pointers.id, found.pointers.parent) if found.pointers else ("", "")
-    read = tuple(dict.fromkeys(entry.seen.file for entry in draft.entries))
-    with TemporaryDirectory() as folder:
-        listed = found.geography
-        if found.places:
-            listed = write_indented_places(Path(folder) / "places.csv", columns, found.places)
-        drafted = Drafted(draft, title, found.law, has_variances=bool(found.variances))
-        trial = drafted.tried(text, [file for file in once if Path(file).name in read], listed)
-    said = tuple(dict.fromkeys([*found.said, *known, *trial.said]))
-    return PublishedDraft(trial.text, said, found.geography, tuple(found.places), columns, read)
-
-
-class _Found(NamedTuple):
-    """The tables of counts in the files, and the noise laws and places that lists in the files state.
-
-    Attributes
-    ----------
-    tables
-        The tables of counts.
-    variances, law
-        Variances of the tables' noise, and the law that a list of transitions gives.
-    said
-        Notes on them.
-    geography, pointers
-        The list of places, and its parents.
-    places
-        Places with those above, where a table tells them and no list has them.
-    """
-
-    tables: list[SeenTable]
-    variances: Mapping[str, str]
-    law: str | None
-    said: list[str]
-    geography: str | Path | None = None
-    pointers: Pointers | None = None
-    places: Sequence[tuple[str, str]] = ()
-
-
-def _with_laws(files: Sequence[str | Path], seen: list[SeenTable]) -> _Found:
-    """Return the tables without lists of variances or transitions, and the noise that these lists state."""
     beside = [*lists_beside(files, seen)]
     seen, variances, noise = listed_variances(beside, seen)
     seen, law, of_law = listed_transitions(beside, seen)
-    return _Found(seen, variances, law, [*noise, *of_law])
+    seen, listed, of_places = _with_places(seen, files, geography)
+    draft = joined(seen, listed.pointers)
+    text, known = written(draft, title, variances, law)
+    columns = (listed.pointers.id, listed.pointers.parent) if listed.pointers else ("", "")
+    read = tuple(dict.fromkeys(entry.seen.file for entry in draft.entries))
+    with TemporaryDirectory() as folder:
+        file = listed.file
+        if listed.rows:
+            file = write_indented_places(Path(folder) / "places.csv", columns, listed.rows)
+        drafted = Drafted(draft, title, law, has_variances=bool(variances))
+        trial = drafted.tried(text, [file for file in once if Path(file).name in read], file)
+    said = tuple(dict.fromkeys([*noise, *of_law, *of_places, *known, *trial.said]))
+    return PublishedDraft(trial.text, said, listed.file, tuple(listed.rows), columns, read)
 
 
-def _with_places(found: _Found, files: Sequence[str | Path], geography: str | Path | None) -> _Found:
+class _Places(NamedTuple):
+    """The list of places: its file if there is one, its parents, and its rows if no file has them."""
+
+    file: str | Path | None
+    pointers: Pointers | None
+    rows: Sequence[tuple[str, str]] = ()
+
+
+def _with_places(
+    seen: list[SeenTable], files: Sequence[str | Path], geography: str | Path | None
+) -> tuple[list[SeenTable], _Places, list[str]]:
     """Return the tables with places from a list, which is given, found in a file, or derived from sums."""
     geography, pointers = _places_of(files, geography)
-    listed = places_looked_up(files, found.tables) if geography is None else None
-    seen, said = _without_lists(found.tables, listed.pointers.places if listed else frozenset())
-    places, more = [], []
+    listed, more = places_looked_up(files, seen) if geography is None else None, []
+    seen, said = _without_lists(seen, listed.pointers.places if listed else frozenset())
     if listed:
-        pointers, places = listed.pointers, listed.rows
         seen, more = without_list(seen, listed)
     elif geography is None:
-        seen, pointers, places, more = all_above(seen)
-    if pointers:
-        seen = [with_listed_places(table, pointers.places) for table in seen]
+        seen, listed, more = all_above(seen)
+    places = _Places(geography, listed.pointers, listed.rows) if listed else _Places(geography, pointers)
+    if places.pointers:
+        seen = [with_listed_places(table, places.pointers.places) for table in seen]
     else:
         seen = [of_finest_kind(table) for table in seen]
-    said = [*found.said, *said, *more]
-    return found._replace(tables=seen, said=said, geography=geography, pointers=pointers, places=places)
+    return seen, places, [*said, *more]
 
 
 def _without_lists(seen: list[SeenTable], places: frozenset[str]) -> tuple[list[SeenTable], list[str]]:
@@ -198,11 +175,6 @@ def _places_of(
     return next((pair for pair in found if pair[1] is not None), (None, None))
 
 
-def _lists_sheets(table: SeenTable, sheets: Sequence[str | None]) -> bool:
-    """Return True if a key column of a table contains the names of the workbook's sheets."""
-    return any(len(key.held) > 1 and set(key.held) <= set(sheets) for key in table.keys)
-
-
 def _tables_of(source: str | Path) -> list[SeenTable]:
     path = Path(source)
     if not (is_workbook(path) or is_csv(path) or is_parquet(path)):
@@ -212,9 +184,13 @@ def _tables_of(source: str | Path) -> list[SeenTable]:
     if not path.is_file():
         raise DataError(f"there is no file '{path}'", remedy="check the path")
     sheets = sheets_of(path) if is_workbook(path) else [None]
-    by_sheet = {sheet: look_at(source, sheet) for sheet in sheets}
-    by_sheet = {
-        sheet: [t for t in tables if not _lists_sheets(t, sheets)] for sheet, tables in by_sheet.items()
+    by_sheet: dict[str | None, list[SeenTable]] = {
+        sheet: [
+            table
+            for table in look_at(source, sheet)  # but a table of contents
+            if not any(len(key.held) > 1 and set(key.held) <= set(sheets) for key in table.keys)
+        ]
+        for sheet in sheets
     }
     notes = "\n".join(
         texts_of(rows_of(source, sheet)) for sheet, tables in by_sheet.items() if sheet and not tables

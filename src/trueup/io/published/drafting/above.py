@@ -62,11 +62,11 @@ def places_above(table: SeenTable) -> PlacesAbove | None:
 
 def all_above(
     seen: Sequence[SeenTable],
-) -> tuple[list[SeenTable], Pointers | None, list[tuple[str, str]], list[str]]:
-    """Return all tables with the parents of places that published sums confirm."""
+) -> tuple[list[SeenTable], PlacesAbove | None, list[str]]:
+    """Return all tables, the parents of places that published sums confirm, and notes."""
     told = {at: each for at, table in enumerate(seen) if (each := places_above(table))}
     if not told:
-        return [*seen], None, [], []
+        return [*seen], None, []
     first = max(told, key=lambda at: len(told[at].rows))
     same = [at for at, table in enumerate(seen) if _column_names(table) == _column_names(seen[first])]
     tables = {at: _with_zeros(seen[at]) for at in same}
@@ -82,7 +82,7 @@ def all_above(
         every = max(one, every, key=lambda each: _confirmed(stacked, each.rows))
         flat = told | {at: every._replace(table=_flat(table)) for at, table in tables.items()}
     found = [flat[at].table if at in flat else table for at, table in enumerate(seen)]
-    return found, every.pointers, every.rows, said
+    return found, every, said
 
 
 def _confirmed(table: SeenTable, rows: Sequence[tuple[str, str]]) -> int:

@@ -64,7 +64,7 @@ def by_role(every: list[SeenColumn]) -> Roles:
         elif (
             (error := error_of(column))
             and values
-            and (before := _not_annotations(every[:at]))
+            and (before := [c for c in every[:at] if not _ANNOTATION.match(c.name)])
             and before[-1] is values[-1]
         ):
             errors[values[-1].name], kind = column, error
@@ -95,10 +95,6 @@ def _holds_some(column: SeenColumn, codes: set[str]) -> bool:
     return 0 < len(shown) < len(column.held) and all(
         text in codes for text in column.held if not is_number(text)
     )
-
-
-def _not_annotations(columns: list[SeenColumn]) -> list[SeenColumn]:
-    return [column for column in columns if not _ANNOTATION.match(column.name)]
 
 
 def _is_constant(every: list[SeenColumn], at: int) -> bool:

@@ -58,7 +58,8 @@ def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft
     for level in levels:
         level.of = block if block and level.column == block.name else level.of
     if pointers is not None:
-        levels = [DraftedKey(f"level {k}", pointers.id, of=_pointed(pointers)) for k in range(pointers.depth)]
+        listed_places = SeenColumn(pointers.id, (pointers.id,), sorted(pointers.places))
+        levels = [DraftedKey(f"level {k}", pointers.id, of=listed_places) for k in range(pointers.depth)]
     attributes: list[DraftedKey] = []
     listed = pointers.places if pointers else frozenset[str]()
     entries = [_drafted_table(table, levels, attributes, undecided, listed) for table in seen]
@@ -130,10 +131,6 @@ def _without(table: SeenTable, name: str) -> SeenTable:
         for columns in (table.places, table.attributes, table.values)
     )
     return table._replace(places=places, attributes=attributes, values=values)
-
-
-def _pointed(pointers: Pointers) -> SeenColumn:
-    return SeenColumn(pointers.id, (pointers.id,), sorted(pointers.places))
 
 
 def _levels_of(column: SeenColumn, said: list[str], whole: set[str], *, last: bool) -> Iterator[DraftedKey]:

@@ -22,11 +22,7 @@ from trueup.io.published.drafting.panels import (
 )
 from trueup.io.published.drafting.proposals import indent_of
 from trueup.io.published.drafting.roles import sorted_out
-from trueup.io.published.drafting.seen import (
-    SeenColumn,
-    SeenTable,
-    is_code,
-)
+from trueup.io.published.drafting.seen import SeenColumn, SeenTable, is_code
 from trueup.io.published.drafting.sums import SUM_OF_GROUP, without_repeated_sums
 from trueup.io.published.perturbed.around import JOINED, column_names
 from trueup.io.published.perturbed.columns import text_of
@@ -68,7 +64,7 @@ class _Layout(NamedTuple):
     def table(self, columns: list[SeenColumn], *, headless: bool) -> list[SeenTable]:
         """Return the table that has the given columns, or an empty list if these have no values."""
         titles = texts_of((*self.rows[: self.top], *self.rows[self.last + 1 :]), self.divided)
-        return _some(sorted_out(self.name, self.sheet, titles, columns, headless=headless))
+        return _sorted(self.name, self.sheet, titles, columns, headless=headless)
 
 
 def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
@@ -144,7 +140,7 @@ def _in_parquet(source: Any, name: str) -> list[SeenTable]:
     held = open_table(source)
     columns = held.select(held.columns())
     every = [SeenColumn(name, (name,), text_of(column).tolist()) for name, column in columns.items()]
-    return _some(sorted_out(name, None, "", every, headless=False))
+    return _sorted(name, None, "", every)
 
 
 def _indents(raw: Sequence[Row]) -> dict[str, str]:
@@ -157,7 +153,10 @@ def _indents(raw: Sequence[Row]) -> dict[str, str]:
     return found
 
 
-def _some(table: SeenTable | None) -> list[SeenTable]:
+def _sorted(
+    file: str, sheet: str | None, titles: str, columns: list[SeenColumn], *, headless: bool = False
+) -> list[SeenTable]:
+    table = sorted_out(SeenTable(file, sheet, titles, [], [], [], None, [], headless), columns)
     return [] if table is None else [table]
 
 

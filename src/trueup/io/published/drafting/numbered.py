@@ -80,10 +80,6 @@ def without_numbers_of_rows(
     return [c for c in values if c not in numbered], numbered
 
 
-def _repeats(column: SeenColumn) -> bool:
-    return 2 * len(set(column.held)) <= len(column.held)
-
-
 def _has_one_width(column: SeenColumn) -> bool:
     """Return True if the codes in a column are all different and equally long."""
     return (
@@ -121,7 +117,10 @@ def with_numbered_keys(
             carried_keys([c.texts for c in (*keys, *periods, *numbered)]),
         ]
         if not all(
-            (few and _repeats(column)) or _rises(column) or _has_one_width(column) for column in numbered
+            (few and 2 * len(set(column.held)) <= len(column.held))
+            or _rises(column)
+            or _has_one_width(column)
+            for column in numbered
         ):
             break
         if any(len(set(zip(*way))) == len(values[0].texts) for way in ways):

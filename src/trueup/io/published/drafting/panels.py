@@ -164,15 +164,15 @@ def first_of_numbers(rows: Sequence[Row]) -> int | None:
         counted = numeric_cells(below)
         if named and not (counted and all(YEAR.fullmatch(below[k].rstrip(".")) for k in counted)):
             continue
-        coded = {k for k, cell in enumerate(below) if is_code(cell) or _stands_again(rows, at + 1, cell, k)}
+        coded = {
+            k
+            for k, cell in enumerate(below)
+            if is_code(cell)
+            or (cell and sum(k < len(row) and row[k] == cell for row in rows[at + 1 : at + 501]) > 1)
+        }
         if numbers & (numeric_cells(below) | coded):
             return _with_codes(rows, at, numbers)
     return None
-
-
-def _stands_again(rows: Sequence[Row], at: int, text: str, k: int) -> bool:
-    """Return True if a text occurs at least twice in a column."""
-    return bool(text) and sum(k < len(row) and row[k] == text for row in rows[at : at + 500]) > 1
 
 
 def _rise_by_one(cells: Sequence[str]) -> bool:

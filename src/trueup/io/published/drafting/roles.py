@@ -40,18 +40,6 @@ from trueup.io.published.perturbed.columns import without_word_of_sum
 from trueup.io.published.perturbed.notes import carried_keys
 
 
-class _Sheet(NamedTuple):
-    """The file and sheet of a table, the texts around it, and True if it has no header."""
-
-    file: str
-    sheet: str | None
-    titles: str
-    headless: bool
-
-    def sorted(self, every: list[SeenColumn]) -> SeenTable | None:
-        return sorted_out(self.file, self.sheet, self.titles, every, headless=self.headless)
-
-
 class _Sorted(NamedTuple):
     """Columns of a table sorted into keys, values, and numbers that repeat what the keys state."""
 
@@ -61,13 +49,10 @@ class _Sorted(NamedTuple):
     ignored: list[str]
 
 
-def sorted_out(
-    file: str, sheet: str | None, titles: str, every: list[SeenColumn], *, headless: bool
-) -> SeenTable | None:
-    """Return a table whose columns are sorted by role, or None if no column contains values."""
-    own = _Sheet(file, sheet, titles, headless)
+def sorted_out(bare: SeenTable, every: list[SeenColumn]) -> SeenTable | None:
+    """Return a table with some columns, sorted by role, or None if no column contains values."""
     if counts_rows(every):
-        table = own.sorted(every[1:])
+        table = sorted_out(bare, every[1:])
         said = every[0].left_out("numbers the rows")
         return table and table._replace(ignored=[said, *table.ignored])
     roles = by_role(every)
@@ -77,8 +62,8 @@ def sorted_out(
     rows = len(found.values[0].texts)
     whole = _filled([*found.keys, *roles.periods], rows)[: len(found.keys)]
     if some := some_rows(whole or found.keys, roles.periods, found.values):
-        return _of_some_rows(own, every, some, dict(zip(map(id, found.keys), whole)))
-    return _of_all_rows(own, found, roles)
+        return _of_some_rows(bare, every, some, dict(zip(map(id, found.keys), whole)))
+    return _of_all_rows(bare, found, roles)
 
 
 def _without_numbering(every: list[SeenColumn], roles: Roles) -> _Sorted:
@@ -97,7 +82,7 @@ def _without_numbering(every: list[SeenColumn], roles: Roles) -> _Sorted:
 
 
 def _of_some_rows(
-    own: _Sheet, every: list[SeenColumn], some: SomeRows, whole: Mapping[int, SeenColumn]
+    bare: SeenTable, every: list[SeenColumn], some: SomeRows, whole: Mapping[int, SeenColumn]
 ) -> SeenTable | None:
     """Return a table restricted to the rows that a spec describes, with notes on the others."""
     rest = [
@@ -105,11 +90,11 @@ def _of_some_rows(
         for each in every
         if each is not some.column or len(some.wanted) > 1
     ]
-    table = own.sorted(restricted_to_rows(rest, [text in some.wanted for text in some.column.texts]))
+    table = sorted_out(bare, restricted_to_rows(rest, [text in some.wanted for text in some.column.texts]))
     return table and with_only(table, some, filled=bool(whole))
 
 
-def _of_all_rows(own: _Sheet, found: _Sorted, roles: Roles) -> SeenTable:
+def _of_all_rows(bare: SeenTable, found: _Sorted, roles: Roles) -> SeenTable:
     """Return the table of all rows, with its keys sorted into places and attributes."""
     rows = len(found.values[0].texts)
     ignored = [*found.ignored]
@@ -123,27 +108,27 @@ def _of_all_rows(own: _Sheet, found: _Sorted, roles: Roles) -> SeenTable:
     outline = blank if filled and _is_outline(found.keys) else []
     keys, said = _with_totals(filled or found.keys)
     values, left, more = last_period(found.values)
-    values, beside = _without_wholes(values, own.titles)
+    values, beside = _without_wholes(values, bare.titles)
     by_place = sorted_keys(keys, rows, outline)
-    ignored += [*said, *more, *beside, *by_place.ignored]
-    table = SeenTable(
-        *own[:3], by_place.places, by_place.attributes, values, roles.variance, ignored, own.headless
-    )
-    if all(column.name in roles.errors for column in values):
-        table = _with_errors(table, roles)
-    return table._replace(
+    table = bare._replace(
+        places=by_place.places,
+        attributes=by_place.attributes,
+        values=values,
+        variance=roles.variance,
+        ignored=[*ignored, *said, *more, *beside, *by_place.ignored],
         left=tuple(left),
         fill=bool(filled),
         labels=by_place.labels,
         kinds=by_place.kinds,
         keys=(*keys, *found.coded),
     )
+    return _with_errors(table, roles) if all(c.name in roles.errors for c in values) else table
 
 
 def _with_totals(keys: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
     """Return the keys with blanks in place of words for totals, and notes."""
     keys = _parted(keys[0]) if len(keys) == 1 else keys
-    return _with_named_totals([_of_zeros(key._replace(texts=_summed(key.texts))) for key in keys])
+    return _with_named_totals([_of_zeros(_without_sums(key)) for key in keys])
 
 
 def _without_wholes(values: list[SeenColumn], titles: str) -> tuple[list[SeenColumn], list[str]]:
@@ -213,9 +198,9 @@ def _is_outline(keys: list[SeenColumn]) -> bool:
     return depths[0] == 0 and any(after < before for before, after in pairwise(depths))
 
 
-def _summed(texts: list[str]) -> list[str]:
-    """Return keys without words that mark a total, so that "East Total" becomes "East"."""
-    return without_word_of_sum(np.array(texts, object), ()).tolist()
+def _without_sums(column: SeenColumn) -> SeenColumn:
+    """Return a column without words that mark a total, so that "East Total" becomes "East"."""
+    return column._replace(texts=without_word_of_sum(np.array(column.texts, object), ()).tolist())
 
 
 def _of_zeros(column: SeenColumn) -> SeenColumn:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from trueup.errors import TrueupError
 from trueup.io.published.drafting.keys import Draft
-from trueup.io.published.drafting.seen import SeenTable
 from trueup.io.published.drafting.sums import SumMissed, sums_missed, way_without_totals, without_totals
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
@@ -87,7 +86,7 @@ class Drafted(NamedTuple):
 
     def _without_added_totals(self, trial: Trial, measured: Measurements, read: Read) -> Trial:
         """Leave out totals that were added from perturbed cells, or ask whether they were."""
-        if self.has_variances or any(_has_errors(entry.seen) for entry in self.draft.entries):
+        if self.has_variances or any(e.seen.errors or e.seen.variance for e in self.draft.entries):
             return trial
         laws = {header.law.name for header in measured.headers} - {CountInterval.name}
         added = sums_kept(measured, [*laws - {Exact.name}], shown=True)
@@ -98,14 +97,13 @@ class Drafted(NamedTuple):
             todo = way_without_totals(self.draft) if finest is None else "they are left out"
             return _read_anew(trial._replace(text=text).noting(_said_of_added(added, todo)), read)
         asked = sums_kept(measured, [*laws], shown=True)
-        return trial.noting(*[self._question(asked)] * (asked.chance < OPEN_CHANCE))
-
-    def _question(self, asked: SumsKept) -> str:
-        return (
-            f"whether totals were added from the published cells: all {asked.kept} published sums equal those of their "
-            "published parts. If so, and if values are perturbed, they tell nothing more than the cells and have to be "
-            f"left out: {way_without_totals(self.draft)}"
-        )
+        if asked.chance < OPEN_CHANCE:
+            trial = trial.noting(
+                f"whether totals were added from the published cells: all {asked.kept} published sums equal those of their "
+                "published parts. If so, and if values are perturbed, they tell nothing more than the cells and have to be "
+                f"left out: {way_without_totals(self.draft)}"
+            )
+        return trial
 
     def _with_what_sums_say(self, trial: Trial, measured: Measurements, read: Read) -> Trial:
         """Return the trial with random rounding if sums rule out rounding to the nearest, and with notes."""
@@ -150,11 +148,6 @@ def _read_anew(trial: Trial, read: Read) -> Trial:
         return trial._replace(measured=read(trial.text))
     except TrueupError as error:
         return trial._replace(measured=None).noting(f"as it stands the spec is refused: {error}")
-
-
-def _has_errors(table: SeenTable) -> bool:
-    """Return True if a table has columns of errors or variances beside its values."""
-    return bool(table.errors) or table.variance is not None
 
 
 def _said_of_added(found: SumsKept, todo: str) -> str:
