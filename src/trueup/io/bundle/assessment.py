@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from trueup.errors import BundleError
 from trueup.files.database import connect, quoted, writing_by_duckdb
 from trueup.files.writing import staged, write_parquet
 from trueup.io.bundle.manifest import slug
-from trueup.io.bundle.schema import refuse_misshapen_assessment
+from trueup.io.bundle.schema import KeptAssessment
 from trueup.io.bundle.strict import amount, read_json, read_text, read_typed, refuse_links
 from trueup.model.cells import Margin
 from trueup.model.records.assessment import FIELDS, Assessed, Assessment, Budget, Columns, Flag
@@ -42,6 +42,11 @@ _SUMMARY = dict.fromkeys(FIELDS, "text") | {
 _UNKNOWN = ("value", "mc_error")
 """Columns that may lack a value: unknown figures, and errors of figures that do not vary between replicates."""
 _PLACES = ("internal", "public")
+_WRITTEN = (
+    *("title", "public", "truth", "methods", "budgets", "levels", "intervals"),
+    *("replicates", "asked", "seed", "flags", "stats"),
+)
+"""Fields of an assessment that its manifest holds."""
 
 
 def write_assessment(out: str | Path, spec_text: str, assessment: Assessment, page: str) -> Path:
@@ -71,7 +76,15 @@ def write_assessment(out: str | Path, spec_text: str, assessment: Assessment, pa
         write_parquet(inside / "summary.parquet", assessment.summary)
         for margin in assessment.levels:
             write_single_counts(inside / "counts" / f"{slug(margin)}.parquet", assessment, margin)
-        text = json.dumps(_manifest(assessment, spec_text), indent=2, default=str)
+        manifest = {
+            "format": FORMAT,
+            "trueup": __version__,
+            "kind": "assessment",
+            "spec": hashlib.sha256(spec_text.encode()).hexdigest(),
+            **{name: getattr(assessment, name) for name in _WRITTEN},
+            "levels": [{"level": m.level, "attributes": list(m.attributes)} for m in assessment.levels],
+        }
+        text = json.dumps(manifest, indent=2, default=lambda x: vars(x) if is_dataclass(x) else str(x))
         (inside / MANIFEST).write_text(text + "\n", encoding="utf-8")
     return Path(out) / place
 
@@ -95,7 +108,7 @@ def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
         manifest = read_json(inside)
         spec = parse_spec(read_text(inside.parent / "spec.toml"))
         if manifest["format"] == FORMAT:
-            refuse_misshapen_assessment(manifest)
+            KeptAssessment.model_validate(manifest)
             refuse_links(inside.parent, ["summary.parquet"])
             summary = read_typed(inside.parent / "summary.parquet", _SUMMARY, MOST_FIGURES, may_lack=_UNKNOWN)
             summary |= {name: summary[name].astype(float) for name in _UNKNOWN}
@@ -156,42 +169,12 @@ def _parts(assessment: Assessment, margin: Margin) -> tuple[Columns, Columns]:
     }
 
 
-def _manifest(assessment: Assessment, spec_text: str) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "trueup": __version__,
-        "kind": "assessment",
-        "spec": hashlib.sha256(spec_text.encode()).hexdigest(),
-        "title": assessment.title,
-        "public": assessment.public,
-        "truth": assessment.truth,
-        "methods": [asdict(method) for method in assessment.methods],
-        "budgets": [asdict(budget) for budget in assessment.budgets],
-        "levels": [{"level": m.level, "attributes": list(m.attributes)} for m in assessment.levels],
-        "intervals": dict(assessment.intervals),
-        "replicates": assessment.replicates,
-        "asked": assessment.asked,
-        "seed": assessment.seed,
-        "flags": [asdict(flag) for flag in assessment.flags],
-        "stats": dict(assessment.stats),
-    }
-
-
 def _read_assessment(manifest: dict[str, Any], summary: Columns) -> Assessment:
     exact = ({**b, "scale": amount(b["scale"]), "amount": amount(b["amount"])} for b in manifest["budgets"])
-    return Assessment(
-        title=manifest["title"],
-        cells=None,
-        public=manifest["public"],
-        truth=manifest["truth"],
-        methods=tuple(Assessed(**method) for method in manifest["methods"]),
-        budgets=tuple(Budget(**budget) for budget in exact),
-        levels=tuple(Margin(m["level"], tuple(m["attributes"])) for m in manifest["levels"]),
-        intervals=manifest["intervals"],
-        replicates=manifest["replicates"],
-        asked=manifest["asked"],
-        seed=manifest["seed"],
-        summary=summary,
-        flags=tuple(Flag(**flag) for flag in manifest["flags"]),
-        stats=manifest["stats"],
-    )
+    records = {
+        "methods": tuple(Assessed(**method) for method in manifest["methods"]),
+        "budgets": tuple(Budget(**budget) for budget in exact),
+        "levels": tuple(Margin(m["level"], tuple(m["attributes"])) for m in manifest["levels"]),
+        "flags": tuple(Flag(**flag) for flag in manifest["flags"]),
+    }
+    return Assessment(cells=None, summary=summary, **{n: manifest[n] for n in _WRITTEN} | records)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -124,17 +124,13 @@ class DrawsInParts:
             raise _damaged(path.name, "holds no draws, or too many")
         columns = ", ".join(f"{quoted(key)}::VARCHAR AS {quoted(key)}" for key in (*keys, *names))
         held = connection.execute(f"SELECT {columns} FROM {table} WHERE draw = {int(first)}").fetchnumpy()
-        place = self._places([held[key] for key in keys])
+        place = _positions(zip(*(held[key].tolist() for key in keys)), self._known)
         for attribute in self.cells.attributes:
-            place = place * attribute.size + _positions(held[attribute.name], attribute.values)
+            known = {value: k for k, value in enumerate(attribute.values)}
+            place = place * attribute.size + _positions(held[attribute.name].tolist(), known)
         if (place < 0).any() or len(np.unique(place)) < len(place):
             raise _damaged(path.name, "names cells that the posterior does not have, or one twice")
         return place, int(first)
-
-    def _places(self, columns: Sequence[NDArray]) -> Integers:
-        """Return the position of the finest place with each key; a large negative number if there is none."""
-        known = self._known
-        return np.array([known.get(key, -(1 << 40)) for key in zip(*(c.tolist() for c in columns))], np.int64)
 
     @cached_property
     def _known(self) -> dict[tuple[str, ...], int]:
@@ -142,9 +138,9 @@ class DrawsInParts:
         return {key: at for at, key in enumerate(zip(*keys))}
 
 
-def _positions(values: NDArray, known: Sequence[str]) -> Integers:
-    at = {value: k for k, value in enumerate(known)}
-    return np.array([at.get(value, -(1 << 40)) for value in values.tolist()], np.int64)
+def _positions(keys: Iterable[Any], known: Mapping[Any, int]) -> Integers:
+    """Return the position of each key; a large negative number if it is not known."""
+    return np.array([known.get(key, -(1 << 40)) for key in keys], np.int64)
 
 
 def _damaged(name: str, how: str) -> BundleError:

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 MANIFEST = Path("public/manifest.json")
-_MEASURED = {"cells", "files", "guarantee", "headers", "kind", "ledger", "levels", "measurements", "spec"}
-_HEADER = {"attributes", "law", "level", "parameters", "query"}
-_KEYS = {"measurements": _MEASURED, "release": _MEASURED | {"checks", "counts", "method", "stats"}}
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -61,7 +58,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = read_json(folder / MANIFEST)
         known = manifest["format"] == FORMAT
         if known:
-            _refuse_incomplete(manifest)
             _refuse_strange(manifest)
     except OSError:
         inside = (folder / MANIFEST.name).is_file()
@@ -84,9 +80,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def _refuse_strange(manifest: Mapping[str, Any]) -> None:
     """Raise ValueError, KeyError or TypeError if a manifest has an invalid name, amount or noise law."""
-    from trueup.io.bundle.schema import refuse_misshapen
+    from trueup.io.bundle.schema import Manifest
 
-    refuse_misshapen(manifest)
+    Manifest.model_validate(manifest)
     files, parts, counts = manifest["files"], manifest.get("parts", {}), manifest.get("counts", [])
     refuse_names(files)
     refuse_names(measured_file(name) for name in parts)
@@ -101,16 +97,6 @@ def _refuse_strange(manifest: Mapping[str, Any]) -> None:
     margins, places = [margin_in(entry) for entry in counts], [entry["files"] for entry in counts]
     if len(set(margins)) < len(counts) or len(set(places)) < len(counts):  # each would be read again
         raise ValueError("a table is listed twice")
-
-
-def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
-    """Raise KeyError or TypeError if a manifest lacks a required part."""
-    parts = [(manifest, _KEYS.get(manifest["kind"], _KEYS["release"]))]
-    parts += [(header, _HEADER) for header in manifest["headers"]]
-    parts += [(manifest["method"], {"method"})] if "method" in manifest else []
-    parts += [(manifest, {"parts", "seal"})] if manifest["guarantee"].get("kind") != "none" else []
-    if lost := [name for part, names in parts for name in names - set(part)]:
-        raise KeyError(min(lost))
 
 
 def seal_of(parts: Mapping[str, str]) -> str:
@@ -136,7 +122,10 @@ def read_spec(folder: Path, manifest: Mapping[str, Any] | None = None) -> tuple[
 
     The manifest is given where the folder does not hold it yet.
     """
-    text = _read_public_file(folder, "spec.toml")
+    try:
+        text = read_text(folder / "public" / "spec.toml")
+    except (OSError, ValueError):
+        raise damaged_bundle(f"'{folder}' lacks public/spec.toml") from None
     manifest = read_manifest(folder) if manifest is None else manifest
     if manifest["guarantee"].get("kind") == "none":
         return text, cast(Spec, read_published_spec(text, manifest))
@@ -268,13 +257,6 @@ def _charge_in(entry: Mapping[str, Any]) -> Charge:
 
 def _amounts(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {**entry, **{name: amount(entry[name]) for name in ("amount", "delta")}}
-
-
-def _read_public_file(folder: Path, name: str) -> str:
-    try:
-        return read_text(folder / "public" / name)
-    except (OSError, ValueError):
-        raise damaged_bundle(f"'{folder}' lacks public/{name}") from None
 
 
 def read_published_spec(text: str, manifest: Mapping[str, Any]) -> PerturbedSpec:

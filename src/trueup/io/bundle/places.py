@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,10 @@ def read_place_levels(
     limited = limited or [()] * len(levels)
     kinds, may_lack = _column_kinds(path, levels, limited)
     columns = read_typed(path, kinds, most, may_lack=may_lack)
-    keys = [_of_level(columns, f"{level}.") for level in levels]
+    keys = [
+        {name.removeprefix(f"{level}."): c for name, c in columns.items() if name.startswith(f"{level}.")}
+        for level in levels
+    ]
     names = [columns.get(f"{level}@name") for level in levels]
     limits = [
         {
@@ -114,7 +117,3 @@ def _column_kinds(
 def limit_column(level: str, name: str) -> str:
     """Return the name of the column of limits for one level in the file of places."""
     return f"{level}@limit {name}"
-
-
-def _of_level(columns: Mapping[str, NDArray], prefix: str) -> dict[str, NDArray]:
-    return {name.removeprefix(prefix): col for name, col in columns.items() if name.startswith(prefix)}

@@ -26,7 +26,7 @@ from trueup.files.database import connect, quoted
 from trueup.files.writing import hold_keys, staged, write_csv, write_parquet
 from trueup.io.bundle.manifest import FORMAT, digest, margin_out, slug
 from trueup.io.bundle.places import write_places
-from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.cells import Cells, Margin
 from trueup.model.records.posterior import Posterior
 from trueup.model.statements import limited_sentence
 from trueup.model.tables import margin_columns, named_columns
@@ -194,7 +194,7 @@ def posterior_manifest(posterior: Posterior) -> dict[str, Any]:
         "levels": [
             {"level": n, "places": s} for n, s in zip(posterior.cells.tree.levels, posterior.cells.tree.sizes)
         ],
-        "attributes": [_attribute(attribute) for attribute in posterior.cells.attributes],
+        "attributes": [asdict(attribute) for attribute in posterior.cells.attributes],
         "tables": [margin_out(margin) for margin in margins(posterior)],
         "ratios": [asdict(ratio) for ratio in posterior.ratios],
         "drawn": {
@@ -212,13 +212,4 @@ def posterior_manifest(posterior: Posterior) -> dict[str, Any]:
         "counted": posterior.counted or limited_sentence(posterior.spec),
         "conflicts": None if posterior.conflicts is None else [one._asdict() for one in posterior.conflicts],
         "stats": {k: v.item() if isinstance(v, np.generic) else v for k, v in posterior.drawn.stats.items()},
-    }
-
-
-def _attribute(attribute: Attribute) -> dict[str, Any]:
-    return {
-        "name": attribute.name,
-        "values": list(attribute.values),
-        "partition": attribute.partition,
-        "recodes": [asdict(recode) for recode in attribute.recodes],
     }

@@ -218,7 +218,7 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
 
         headers, values = read_published(folder / "public", cells, manifest)
     else:
-        headers = [_header(cells, entry) for entry in manifest["headers"]]
+        headers = [header_in(entry).at(cells) for entry in manifest["headers"]]
         named = _measured_files(folder, manifest)
         files = parquet(named)
         # One thread keeps the rows in order.
@@ -255,10 +255,6 @@ def _left_out(connection: Any, spec: Spec, files: Sequence[Path]) -> LeftOut | N
     law = left_out_law(spec)
     assert law is not None
     return LeftOut(law, read_left_out(connection, parquet(files)), spec.left_out.most)
-
-
-def _header(cells: Cells, entry: Mapping[str, Any]) -> Measured:
-    return header_in(entry).at(cells)
 
 
 def _released_tables(

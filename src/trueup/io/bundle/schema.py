@@ -1,10 +1,13 @@
-"""Types of the parts of a manifest and of an assessment, which are checked before any part is used."""
+"""Types of the parts of a manifest and of an assessment, which are checked before any part is used.
+
+A part that is missing or of another type raises `pydantic.ValidationError`, which is a ValueError.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Whole = Annotated[int, Field(ge=0, le=2**62)]
 Amount = str | Whole
@@ -106,7 +109,9 @@ class _Stamp(_Part):
     head: str
 
 
-class _Manifest(_Part):
+class Manifest(_Part):
+    """The manifest of a bundle, with the type of every part."""
+
     format: int
     kind: str
     files: dict[str, str]
@@ -126,6 +131,16 @@ class _Manifest(_Part):
     counts: list[_Counts] = []
     noted: list[str] = []
     expected: _Expected | None = Field(None, alias="expected errors")
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Manifest:
+        needed = {"parts", "seal"} if self.guarantee.kind != "none" else set()
+        needed |= {"method", "checks", "stats", "counts"} if self.kind != "measurements" else set()
+        if needed - self.model_fields_set or (
+            "method" in self.model_fields_set and "method" not in self.method
+        ):
+            raise ValueError("a part is missing")
+        return self
 
 
 class _Recode(_Part):
@@ -250,7 +265,9 @@ class _Flag(_Part):
     sentence: str
 
 
-class _Assessment(_Part):
+class KeptAssessment(_Part):
+    """The manifest of an assessment, with the type of every part."""
+
     format: int
     title: str
     public: bool
@@ -264,27 +281,3 @@ class _Assessment(_Part):
     seed: int
     flags: list[_Flag]
     stats: dict[str, Any]
-
-
-def refuse_misshapen(manifest: Any) -> None:
-    """Raise ValueError if a part of a manifest does not have the type that its readers expect.
-
-    Examples
-    --------
-    >>> refuse_misshapen({"format": 2})
-    Traceback (most recent call last):
-    ValueError: no manifest
-    """
-    _validate(_Manifest, manifest)
-
-
-def refuse_misshapen_assessment(manifest: Any) -> None:
-    """Raise ValueError if a part of an assessment's manifest does not have the expected type."""
-    _validate(_Assessment, manifest)
-
-
-def _validate(kind: type[_Part], manifest: Any) -> None:
-    try:
-        kind.model_validate(manifest)
-    except ValidationError:
-        raise ValueError("no manifest") from None
