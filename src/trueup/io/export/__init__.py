@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from trueup.errors import SpecError, TrueupError
 from trueup.files.target import refuse_file, refuse_occupied
@@ -89,7 +88,11 @@ def export(
     if isinstance(record, str | Path):
         record = _read_record(Path(record))
     if wanted == "metadata":
-        _refuse_idle(tables, wide)
+        if tables or wide:
+            raise SpecError(
+                "tables are chosen, but the metadata describe the whole release",
+                remedy="leave out the choice of tables",
+            )
         text = json.dumps(
             deployment(record, None if agency == AGENCY else agency), indent=2, ensure_ascii=False
         )
@@ -103,8 +106,12 @@ def export(
     with staged(out) as folder:
         if wanted == "records":
             _write_records(folder, record, held)
+        elif wanted == "csv":
+            write_csv_folder(folder, held, for_spreadsheets=for_spreadsheets)
+        elif wanted == "parquet":
+            write_parquet_folder(folder, held)
         else:
-            _write(folder, held, wanted, for_spreadsheets, agency)
+            write_sdmx_folder(folder, held, agency=agency)
     return out
 
 
@@ -119,8 +126,7 @@ def _write_records(folder: Path, record: Record, held: Exported) -> None:
             remedy="run `trueup reconcile` on the measurements",
         )
     write_csv(folder / "records.csv", record_columns(record))
-    what, says = (np.array(column) for column in zip(ABOUT, *held.about))
-    write_csv(folder / "about.csv", {"about": what, "text": says})
+    write_csv(folder / "about.csv", replace(held, about=(ABOUT, *held.about)).about_columns)
 
 
 def _refuse_target(out: Path, to: str) -> None:
@@ -134,28 +140,10 @@ def _refuse_target(out: Path, to: str) -> None:
     return refuse_file(out)
 
 
-def _refuse_idle(tables: str | Sequence[str], wide: str | None) -> None:
-    """Refuse a choice of tables in an export of metadata, which always describe the whole release."""
-    if tables or wide:
-        raise SpecError(
-            "tables are chosen, but the metadata describe the whole release",
-            remedy="leave out the choice of tables",
-        )
-
-
 def refuse_unwritable(to: str) -> None:
     """Refuse an unknown format of export before anything is written."""
     if to not in FORMATS:
         raise SpecError(f"there is no format '{to}'", needed=f"one of {', '.join(FORMATS)}")
-
-
-def _write(folder: Path, held: Exported, to: str, for_spreadsheets: bool, agency: str) -> None:
-    if to == "csv":
-        write_csv_folder(folder, held, for_spreadsheets=for_spreadsheets)
-    elif to == "parquet":
-        write_parquet_folder(folder, held)
-    else:
-        write_sdmx_folder(folder, held, agency=agency)
 
 
 def _read_record(folder: Path) -> Record:

@@ -13,7 +13,6 @@ from trueup.errors import SpecError
 from trueup.io.bundle.posterior import margins
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
-from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
@@ -80,6 +79,11 @@ class Exported:
     unit: str
     about: tuple[tuple[str, str], ...]
     tables: tuple[ExportedTable, ...]
+
+    @property
+    def about_columns(self) -> dict[str, NDArray]:
+        """Return the rows on how the data were protected as two columns."""
+        return dict(zip(("about", "text"), map(np.array, zip(*self.about))))
 
 
 def content(
@@ -198,7 +202,15 @@ def deployment(record: Release | Measurements | Posterior, curator: str | None =
             {"query": c.query, "table": c.margin, "law": c.law, "loss": _loss(c.currency, c.amount, c.delta)}
             for c in guarantee.charges
         ],
-        "laws of noise": [_law(header) for header in measured.headers],
+        "laws of noise": [
+            {
+                "query": header.query,
+                "table": str(header.margin),
+                "law": header.law.name,
+                "parameters": {name: str(value) for name, value in header.law.parameters().items()},
+            }
+            for header in measured.headers
+        ],
         "accounting": "losses of all queries add up; each is stated for one step between neighbouring databases",
         "post-processing": dict(record.method) if isinstance(record, Release) else None,
         "published exactly": sorted({str(h.margin) for h in measured.headers if h.law.exact}),
@@ -222,13 +234,3 @@ def _definition(guarantee: Guarantee) -> str:
 def _loss(currency: str, amount: Any, delta: Any) -> dict[str, Any]:
     more = {"delta": str(delta)} if delta else {}
     return {"currency": currency, "exact": str(amount), "rounded up": outward(amount, 6)} | more
-
-
-def _law(header: Measured) -> dict[str, Any]:
-    parameters = {name: str(value) for name, value in header.law.parameters().items()}
-    return {
-        "query": header.query,
-        "table": str(header.margin),
-        "law": header.law.name,
-        "parameters": parameters,
-    }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,26 +37,23 @@ def write_csv_folder(folder: Path, exported: Exported, *, for_spreadsheets: bool
         True to put an apostrophe before labels that a spreadsheet would run as formulas, and to begin each file with a
         byte order mark, by which spreadsheets recognise UTF-8. Otherwise labels are written as they are.
     """
-    guard = guarded if for_spreadsheets else np.asarray
-    for table in exported.tables:
-        path = folder / f"{slug(table.margin)}.csv"
-        write_csv(path, _guarded_labels(table) if for_spreadsheets else table.columns)
-        _mark(path, for_spreadsheets)
-    what, says = (guard(np.array(column)) for column in zip(*exported.about))
-    write_csv(folder / "about.csv", {"about": what, "text": says})
-    _mark(folder / "about.csv", for_spreadsheets)
+    tables = ((slug(table.margin), table.columns, table.labels) for table in exported.tables)
+    for name, columns, labels in chain(tables, [("about", exported.about_columns, {"about", "text"})]):
+        path = folder / f"{name}.csv"
+        write_csv(path, _guarded_labels(columns, labels) if for_spreadsheets else columns)
+        if for_spreadsheets:
+            path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
 
 
 def write_parquet_folder(folder: Path, exported: Exported) -> None:
     """Write a Parquet file for each table, and `about.parquet` on how the data were protected."""
     for table in exported.tables:
         write_parquet(folder / f"{slug(table.margin)}.parquet", table.columns)
-    what, says = (np.array(column) for column in zip(*exported.about))
-    write_parquet(folder / "about.parquet", {"about": what, "text": says})
+    write_parquet(folder / "about.parquet", exported.about_columns)
 
 
-def _guarded_labels(table: ExportedTable) -> dict[str, NDArray]:
-    columns = {k: guarded(c) if k in table.labels else c for k, c in table.columns.items()}
+def _guarded_labels(columns: dict[str, NDArray], labels: set[str]) -> dict[str, NDArray]:
+    columns = {k: guarded(c) if k in labels else c for k, c in columns.items()}
     return {str(guarded(np.array([name]))[0]): column for name, column in columns.items()}
 
 
@@ -68,12 +66,6 @@ def guarded(labels: NDArray) -> NDArray:
     ['01', "'=1+1", "'-"]
     """
     return np.array([f"'{text}" if str(text).startswith(FORMULA) else str(text) for text in labels])
-
-
-def _mark(path: Path, wanted: bool) -> None:
-    """Write a byte order mark at the beginning of a file if it is for spreadsheets."""
-    if wanted:
-        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
 
 
 ROWS = 2**20 - 1
@@ -94,8 +86,7 @@ def workbook(exported: Exported) -> bytes:
     """
     for table in exported.tables:
         refuse_long(table)
-    headings, texts = zip(*exported.about)
-    about = {"about": headings, "text": texts}
+    about = exported.about_columns
     sheets = [Sheet(_ABOUT, about, frozenset(about), (32, 120))]
     for name, table in zip(sheet_names([str(t.margin) for t in exported.tables]), exported.tables):
         columns = table.columns

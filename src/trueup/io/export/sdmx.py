@@ -8,7 +8,7 @@ an invariant), its confidentiality (`F`, free for publication), and, where they 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -211,14 +211,9 @@ def _describe(
 def _item(parent: Xml.Element, tag: str, id: str, name: str, agency: str = "") -> Xml.Element:
     more = {"agencyID": agency, "version": VERSION} if agency else {}
     found = Xml.SubElement(parent, f"{_STRUCTURE}{tag}", {"id": id, **more})
-    Xml.SubElement(
-        found, f"{_COMMON}Name", {"{http://www.w3.org/XML/1998/namespace}lang": "en"}
-    ).text = "".join(_printable(name))
+    label = Xml.SubElement(found, f"{_COMMON}Name", {"{http://www.w3.org/XML/1998/namespace}lang": "en"})
+    label.text = "".join(c if c >= " " or c in "\t\n" else "\ufffd" for c in name)
     return found
-
-
-def _printable(text: str) -> Iterator[str]:
-    return (c if c >= " " or c in "\t\n" else "\ufffd" for c in text)
 
 
 def _component(
