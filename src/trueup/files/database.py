@@ -105,8 +105,13 @@ def quiet_duckdb(name: str, files: Sequence[Path] = ()) -> Iterator[None]:
         yield
     except (duckdb.Error, UnicodeDecodeError, RuntimeError) as error:  # the last of names that are no UTF-8
         full = isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error)
+        if full:
+            raise ResourceError(
+                f"{name} needs more memory or disk space than there is",
+                remedy="raise --memory, or free space on the disk of the output",
+            ) from None
         line = re.match(r"Invalid Input Error: CSV Error on Line: (\d+)\n", str(error))
-        raise _too_large(name) if full else damaged(name, files, line[1] if line else "") from None
+        raise damaged(name, files, line[1] if line else "") from None
 
 
 def damaged(name: str, files: Sequence[Path] = (), line: str = "") -> DataError:
@@ -143,13 +148,6 @@ def writing_by_duckdb(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _too_large(name: str) -> ResourceError:
-    return ResourceError(
-        f"{name} needs more memory or disk space than there is",
-        remedy="raise --memory, or free space on the disk of the output",
-    )
-
-
 _NESTED = ("list", "array", "struct", "map", "union")
 """Kinds of columns that hold several values in a row."""
 TEXTS_AT_ONCE = 1 << 16
@@ -159,11 +157,19 @@ LONGEST_TEXT = 10_000
 
 
 class Relation:
-    """A table that DuckDB reads, from files or from a query."""
+    """A table that DuckDB reads, from files or from a query; of a query `where` may say where a row stands."""
 
-    def __init__(self, name: str, relation: Any, files: Sequence[Path] = (), connection: Any = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        relation: Any,
+        files: Sequence[Path] = (),
+        connection: Any = None,
+        where: Callable[[int], str] | None = None,
+    ) -> None:
         # Before DuckDB 2 a relation does not keep its connection open.
         self.name, self.relation, self.files, self._connection = name, relation, files, connection
+        self._where = where
 
     def columns(self) -> list[str]:
         with quiet_duckdb(self.name, self.files):
@@ -184,6 +190,8 @@ class Relation:
     def row(self, number: int) -> str:
         from trueup.files.csv_faults import line_of_row
 
+        if self._where:
+            return self._where(number)
         if len(self.files) > 1:
             for file in self.files:
                 (held,) = self._connection.sql(f"SELECT count(*) FROM {parquet([file])}").fetchall()[0]
@@ -195,9 +203,8 @@ class Relation:
 
     def row_with(self, held: Mapping[str, Any]) -> str:
         numbered = self.relation.project(f"row_number() OVER () AS {ROW}, {', '.join(map(quoted, held))}")
-        same = (
-            f"CAST({quoted(c)} AS VARCHAR) IS NOT DISTINCT FROM {_text_or_null(v)}" for c, v in held.items()
-        )
+        texts = {c: "NULL" if value is None else literal(str(value)) for c, value in held.items()}
+        same = (f"CAST({quoted(c)} AS VARCHAR) IS NOT DISTINCT FROM {text}" for c, text in texts.items())
         found = numbered.filter(" AND ".join(same)).aggregate(f"min({ROW})").fetchall()
         return self.row(found[0][0]) if found[0][0] else f"a row of {self.name}"
 
@@ -263,10 +270,6 @@ def unmasked(values: NDArray) -> NDArray:
     held = data.astype(object)
     held[mask] = None
     return held
-
-
-def _text_or_null(value: Any) -> str:
-    return "NULL" if value is None else literal(str(value))
 
 
 def literal(text: str) -> str:

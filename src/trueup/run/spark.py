@@ -209,9 +209,15 @@ class SparkCluster:
 
     def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
         """Count equal rows of a table where it is stored; return False if Spark cannot read it."""
-        if not is_address(source) and not (isinstance(source, str | Path) and _is_parquet(Path(source))):
+        if is_address(source):
+            name = str(source)
+        elif isinstance(source, str | Path) and all(map(is_parquet, files_of(Path(source)))):
+            path = Path(
+                source
+            ).absolute()  # escaped where it is a path, so that Spark does not read it as a pattern
+            name = _address(Path(re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path))) if path.exists() else path)
+        else:
             return False  # text is read by the driver, which holds it to the header's dialect
-        name = str(source) if is_address(source) else _address(_escaped_path(Path(source)))
         read = self._session.read
         with quoting_nothing("reading the table by Spark"):
             table = (
@@ -252,16 +258,6 @@ class SparkCluster:
 def _address(path: Path) -> str:
     """Return a local path with the scheme `file:`, which Spark needs for local files."""
     return f"file://{path.absolute()}"
-
-
-def _escaped_path(path: Path) -> Path:
-    """Return an existing path escaped, so that Spark does not read it as a pattern."""
-    return Path(re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.absolute()))) if path.exists() else path
-
-
-def _is_parquet(path: Path) -> bool:
-    """Return True if a local path contains Parquet files only."""
-    return all(is_parquet(file) for file in files_of(path))
 
 
 def release_of_worker(_: Any) -> str:

@@ -256,7 +256,8 @@ class _Tabulation:
             f"SELECT places.part, places.place, {cell} AS cell, {count} AS count, count(*) AS rows, "
             f"{written} AS written, count(*) - count({whole}) AS bad FROM {joined}"
         )
-        self._refuse_stray(table, f"{joined} WHERE places.place IS NULL OR {cell} IS NULL")
+        if self._first("SELECT 1 FROM counted WHERE place IS NULL OR cell IS NULL LIMIT 1"):
+            self._name_stray(table, f"{joined} WHERE places.place IS NULL OR {cell} IS NULL")
         (found,) = self._first(f"SELECT coalesce(sum({'rows' if column else 'count'}), 0) FROM counted")
         refuse_rows(int(found), self.expected, table)
         if column:
@@ -306,10 +307,6 @@ class _Tabulation:
         file = self.spill / f"{name}.parquet"
         self.connection.execute(f"COPY ({query}) TO {literal(str(file))} (FORMAT parquet, COMPRESSION zstd)")
         self.connection.execute(f"CREATE VIEW {name} AS FROM {parquet([file])}")
-
-    def _refuse_stray(self, table: Relation, stray: str) -> None:
-        if self._first("SELECT 1 FROM counted WHERE place IS NULL OR cell IS NULL LIMIT 1"):
-            self._name_stray(table, stray)
 
     def _name_stray(self, table: Relation, stray: str) -> NoReturn:
         named = [*row_columns(self.spec), *([self.limit.column] if self.limit else [])]

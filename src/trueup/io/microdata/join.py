@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import DataError
-from trueup.files import JoinedTables, Source, require
+from trueup.files import JoinedTables, require
 from trueup.files.database import ROW, Relation, connect, literal, quiet_duckdb, quoted
 from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
@@ -32,24 +32,6 @@ from trueup.model.reading import Reading
 from trueup.model.spec import Spec
 from trueup.model.spec_table import AttributePart, JoinPart
 from trueup.model.stacking import RECORD, REFERENCE
-
-
-class LinkedRecords(Relation):
-    """The records of two linked tables, whose errors mention a faulty row without its number."""
-
-    def row(self, number: int) -> str:
-        return f"a row of {self.name}"
-
-
-class NumberedRows(Relation):
-    """A table as an SQL view with row numbers, which errors can state."""
-
-    def __init__(self, table: Source, connection: Any, view: str) -> None:
-        super().__init__(table.name, connection.table(view), (), connection)
-        self._table = table
-
-    def row(self, number: int) -> str:
-        return self._table.row(number)
 
 
 @contextmanager
@@ -123,7 +105,8 @@ class _Linking:
             self._set_apart(tables["persons"].name, tables["households"].name)
             self._keep()
             relation = self.connection.sql(self._stacked())
-        return LinkedRecords(tables["households"].name, relation, (), self.connection)
+        name = tables["households"].name
+        return Relation(name, relation, (), self.connection, where=lambda _: f"a row of {name}")
 
     def _view(self, name: str, source: Any) -> Relation:
         """Return the table of persons or of households as a view with row numbers."""
@@ -137,7 +120,8 @@ class _Linking:
             relation = self.connection.table(f"{name}_held")
         columns = ", ".join(map(quoted, needed))
         relation.project(f"{columns}, row_number() OVER () AS {ROW}").create_view(f"{name}_given")
-        return NumberedRows(table, self.connection, f"{name}_given")
+        given = self.connection.table(f"{name}_given")
+        return Relation(table.name, given, (), self.connection, where=table.row)
 
     def _columns(self, name: str) -> list[str]:
         if name == "households":
@@ -257,15 +241,12 @@ class _Linking:
         self.limit.dropped = int(given - kept)
         width = 2 * prod(len(p.values) for p in self.parts(REFERENCE))
         numbers = [f"sum(count) AS {quoted('all')}"]
-        for part in self._counting():
+        for part in (part for part in self.join.attributes if part.persons):
             inside = ", ".join(map(str, self._inside(part)))
             number_of = f"sum(count) FILTER (WHERE cell // {width} IN ({inside}))"
             numbers.append(f"coalesce({number_of}, 0) AS {quoted(part.name)}")
         numbers.append(f"max(CASE WHEN cell % 2 = 1 THEN cell % {width} ELSE 0 END) AS reference")
         self._make("counted", f"SELECT unit, {', '.join(numbers)} FROM kept GROUP BY unit")
-
-    def _counting(self) -> list[AttributePart]:
-        return [p for p in self.join.attributes if p.persons]
 
     def _inside(self, part: AttributePart) -> list[int]:
         """Return the positions of the kinds of persons whose number is an attribute of households."""
@@ -280,7 +261,7 @@ class _Linking:
         """Return SQL for one row per remaining person and per household, with the label of its record."""
         keys = list(dict.fromkeys(level.column for level in self.spec.levels if level.column))
         shared = [
-            f"{self._label(part, self._value(part))} AS {quoted(part.name)}"
+            f"[{', '.join(map(literal, part.values))}][CAST({self._value(part)} + 1 AS INTEGER)] AS {quoted(part.name)}"
             for part in self.join.attributes
             if part.name in [a.name for a in self.joined.persons.shared]
         ]
@@ -311,9 +292,6 @@ class _Linking:
             below = 2 * prod(len(p.values) for p in parts[parts.index(part) + 1 :])
             return f"counted.reference // {below} % {len(part.values)}"
         return f"household.{quoted('at ' + part.name)}"
-
-    def _label(self, part: AttributePart, position: str) -> str:
-        return f"[{', '.join(map(literal, part.values))}][CAST({position} + 1 AS INTEGER)]"
 
     def _make(self, name: str, query: str) -> None:
         self.connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
