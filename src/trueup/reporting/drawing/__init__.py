@@ -12,7 +12,11 @@ from itertools import pairwise
 from math import isfinite
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trueup.reporting.drawing.pictures import Figure, PictureAxis, Ridges
+from trueup.reporting.drawing.words import numbers
 
 MAX_SERIES = 6
 """Most series that can be told apart."""
@@ -219,6 +223,11 @@ class Column:
     numeric: bool = False
 
 
+def numeric(heading: str, values: NDArray | Sequence[str]) -> Column:
+    """Return a column of numbers: an array, written with equal decimals, or numbers that are texts already."""
+    return Column(heading, numbers(values) if isinstance(values, np.ndarray) else values, numeric=True)
+
+
 @dataclass(frozen=True)
 class Table:
     """A table of texts, in which the first column names the rows.
@@ -268,6 +277,11 @@ class Section:
     id: str
     heading: str
     blocks: tuple[Block, ...]
+
+
+def present(*sections: Section | None) -> tuple[Section, ...]:
+    """Return the sections that a page has, without those that have nothing to say."""
+    return tuple(section for section in sections if section is not None)
 
 
 @dataclass(frozen=True)

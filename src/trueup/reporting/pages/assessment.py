@@ -9,7 +9,18 @@ from trueup.model.spec import Spec
 from trueup.model.toml import amount_text
 from trueup.planning.allocation import Allocation
 from trueup.planning.margins import normal_ratio
-from trueup.reporting.drawing import MAX_SERIES, Column, Facts, Notice, Page, Section, Table, Text
+from trueup.reporting.drawing import (
+    MAX_SERIES,
+    Column,
+    Facts,
+    Notice,
+    Page,
+    Section,
+    Table,
+    Text,
+    numeric,
+    present,
+)
 from trueup.reporting.drawing.pictures import Figure, before_after
 from trueup.reporting.drawing.words import number, plain, plural, said
 from trueup.reporting.sections.assessed_claims import (
@@ -87,10 +98,10 @@ def _targets(plan: Allocation, unit: str) -> Table:
     margin = f"margin of error (±\N{NO-BREAK SPACE}{unit})"
     columns = (
         Column("Table", [r.target.table for r in plan.targets]),
-        Column("Confidence (%)", [f"{r.target.confidence:g}" for r in plan.targets], numeric=True),
-        Column(f"Wanted {margin}", _counts(r.target.counts for r in plan.targets), numeric=True),
-        Column(f"Planned {margin}", _counts(r.margin for r in plan.targets), numeric=True),
-        Column("With the spec's budgets", _counts(r.given for r in plan.targets), numeric=True),
+        numeric("Confidence (%)", [f"{r.target.confidence:g}" for r in plan.targets]),
+        numeric(f"Wanted {margin}", _counts(r.target.counts for r in plan.targets)),
+        numeric(f"Planned {margin}", _counts(r.margin for r in plan.targets)),
+        numeric("With the spec's budgets", _counts(r.given for r in plan.targets)),
         Column("Largest at", [r.place or "-" for r in plan.targets]),
     )
     return Table("Margins of error that were asked for", columns)
@@ -100,20 +111,12 @@ def _plan_table(plan: Allocation, unit: str) -> Table:
     margin, per_deviation = f"90 % margin (±\N{NO-BREAK SPACE}{unit})", normal_ratio(90)
     columns = (
         Column("Table", plan.levels),
-        Column(
-            f"Planned {plan.currency}", [amount_text(b) if b else "-" for b in plan.budgets], numeric=True
-        ),
-        Column(
-            f"{plan.currency} in the spec", [amount_text(b) if b else "-" for b in plan.given], numeric=True
-        ),
-        Column(f"Standard deviation of the noise ({unit})", _counts(plan.noise), numeric=True),
-        Column(
-            f"{margin} with the spec's budgets",
-            _counts(per_deviation * e for e in plan.given_error),
-            numeric=True,
-        ),
-        Column(f"{margin} as planned", _counts(per_deviation * e for e in plan.error), numeric=True),
-        Column(f"{margin} as planned, largest", _counts(per_deviation * e for e in plan.worst), numeric=True),
+        numeric(f"Planned {plan.currency}", [amount_text(b) if b else "-" for b in plan.budgets]),
+        numeric(f"{plan.currency} in the spec", [amount_text(b) if b else "-" for b in plan.given]),
+        numeric(f"Standard deviation of the noise ({unit})", _counts(plan.noise)),
+        numeric(f"{margin} with the spec's budgets", _counts(per_deviation * e for e in plan.given_error)),
+        numeric(f"{margin} as planned", _counts(per_deviation * e for e in plan.error)),
+        numeric(f"{margin} as planned, largest", _counts(per_deviation * e for e in plan.worst)),
     )
     return Table("Budget and expected error of each table", columns)
 
@@ -126,24 +129,20 @@ def assessment_page(record: Assessment, spec: Spec, ledger: Ledger) -> Page:
         "Assessment of methods and budgets on simulated noise",
         _warning(record),
         _assessment_facts(record),
-        tuple(
-            section
-            for section in (
-                _found(record),
-                _methods(view),
-                by_size(view),
-                by_level(view),
-                residuals(view),
-                coverage(view),
-                budgets(view),
-                fairness(view),
-                decisions(view),
-                additivity(view),
-                errors_of_ratios(view),
-                differences(view),
-                _making(record),
-            )
-            if section is not None
+        present(
+            _found(record),
+            _methods(view),
+            by_size(view),
+            by_level(view),
+            residuals(view),
+            coverage(view),
+            budgets(view),
+            fairness(view),
+            decisions(view),
+            additivity(view),
+            errors_of_ratios(view),
+            differences(view),
+            _making(record),
         ),
     )
 
@@ -215,10 +214,9 @@ def _found(record: Assessment) -> Section:
         "Every flag",
         (
             Column("Flag", [flag.sentence for flag in record.flags]),
-            Column(
+            numeric(
                 "Beyond what is allowed, in Monte Carlo errors",
                 [number(three_digits(_beyond(f) / f.mc_error)) for f in record.flags],
-                numeric=True,
             ),
         ),
         summary=f"All {len(record.flags)} flags; the worst of each kind stand above",

@@ -11,8 +11,8 @@ from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
-from trueup.reporting.drawing import Column, Facts, Notice, Page, Section, Table, Text
-from trueup.reporting.drawing.words import number, numbers, plain, plural, table_name
+from trueup.reporting.drawing import Column, Facts, Notice, Page, Section, Table, Text, numeric
+from trueup.reporting.drawing.words import number, plain, plural, table_name
 from trueup.reporting.sections.counts import HIDDEN, counts_table
 from trueup.reporting.sections.error import expected_blocks, noise_margin
 from trueup.reporting.sections.opening import about, cost, counted_line, opening, protected, total_loss
@@ -57,8 +57,8 @@ def _levels(release: StoredRelease) -> Section:
     levels = [margin.level for margin in release.published]
     columns = (
         Column("Level", [plain(name) for name in levels]),
-        Column("Places", [number(release.sizes[name]) for name in levels], numeric=True),
-        Column("Counts", [number(size) for size in _sizes(release)], numeric=True),
+        numeric("Places", [number(release.sizes[name]) for name in levels]),
+        numeric("Counts", [number(size) for size in _sizes(release)]),
         Column("Released table", [table_name(margin) for margin in release.published]),
     )
     note = "Tables list the counts that are not zero; every other count of the public places is zero."
@@ -76,21 +76,13 @@ def _errors(release: StoredRelease, unit: str) -> Section:
     found = [(noisy[m.query, m.level], m) for m in release.misses]
     columns = (
         Column("Noisy table", [f"{plain(h.query)}, {table_name(h.margin)}" for h, _ in found]),
-        Column("Number of counts", [number(m.counts) for _, m in found], numeric=True),
-        Column(
-            f"Standard deviation of the noise ({unit})",
-            numbers(np.sqrt([h.law.variance for h, _ in found])),
-            numeric=True,
+        numeric("Number of counts", [number(m.counts) for _, m in found]),
+        numeric(f"Standard deviation of the noise ({unit})", np.sqrt([h.law.variance for h, _ in found])),
+        numeric(
+            f"90 % noise margin (±\N{NO-BREAK SPACE}{unit})", [number(noise_margin(h.law)) for h, _ in found]
         ),
-        Column(
-            f"90 % noise margin (±\N{NO-BREAK SPACE}{unit})",
-            [number(noise_margin(h.law)) for h, _ in found],
-            numeric=True,
-        ),
-        Column(
-            f"Released minus noisy count, root mean square ({unit})",
-            numbers(np.array([m.rms for _, m in found])),
-            numeric=True,
+        numeric(
+            f"Released minus noisy count, root mean square ({unit})", np.array([m.rms for _, m in found])
         ),
     )
     text = Text(
@@ -198,7 +190,7 @@ def _published_table(release: Release, margin: Margin, unit: str) -> Table:
     counts = release.sums(margin)
 
     def columns(at: slice) -> list[Column]:
-        own = Column(f"Count ({unit})", numbers(counts[at]), numeric=True)
+        own = numeric(f"Count ({unit})", counts[at])
         return [own, *_published(release.measurements, margin, at, unit)]
 
     return counts_table(release.cells, margin, "counts", "counts", columns)
@@ -211,4 +203,4 @@ def _published(measurements: Measurements, margin: Margin, at: slice, unit: str)
     if hidden.all():
         return []
     texts = [HIDDEN if not_shown else number(float(v)) for v, not_shown in zip(shown.data[at], hidden[at])]
-    return [Column(f"Published ({unit})", texts, numeric=True)]
+    return [numeric(f"Published ({unit})", texts)]

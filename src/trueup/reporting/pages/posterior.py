@@ -12,7 +12,7 @@ from trueup.model.cells import Margin
 from trueup.model.records.drawn import Columns
 from trueup.model.records.posterior import Posterior
 from trueup.model.spec import Spec
-from trueup.reporting.drawing import Block, Column, Facts, Page, Section, Table, Text
+from trueup.reporting.drawing import Block, Column, Facts, Page, Section, Table, Text, numeric, present
 from trueup.reporting.drawing.words import number, numbers, percent, plain, plural, said
 from trueup.reporting.sections.counts import HIDDEN, counts_table
 from trueup.reporting.sections.opening import counted, counted_line
@@ -34,20 +34,16 @@ def posterior_page(
         "Posterior of the true counts: what they may be, given everything that was published",
         "",
         (*counted_line(spec, unit), *posterior_facts(posterior)),
-        tuple(
-            section
-            for section in (
-                asked_results(posterior, counted(spec, unit), areas),
-                posterior_results(posterior, counted(spec, unit)),
-                ratios(posterior, view.noisy_name),
-                shapes(view),
-                reading_section(posterior, perturbed=published),
-                intervals(view),
-                tables(posterior, unit, published=published),
-                _making(posterior, spec),
-                _words(posterior, published=published),
-            )
-            if section is not None
+        present(
+            asked_results(posterior, counted(spec, unit), areas),
+            posterior_results(posterior, counted(spec, unit)),
+            ratios(posterior, view.noisy_name),
+            shapes(view),
+            reading_section(posterior, perturbed=published),
+            intervals(view),
+            tables(posterior, unit, published=published),
+            _making(posterior, spec),
+            _words(posterior, published=published),
         ),
     )
 
@@ -205,13 +201,10 @@ def _described(described: Columns, at: slice, unit: str) -> list[Column]:
         ("low", "Interval from"),
         ("high", "to"),
     )
-    found = [
-        Column(f"{name} ({unit})" if unit else name, numbers(described[key][at]), numeric=True)
-        for key, name in named
-    ]
-    found.append(Column("Its probability (%)", numbers(100 * described["mass"][at]), numeric=True))
+    found = [numeric(f"{name} ({unit})" if unit else name, described[key][at]) for key, name in named]
+    found.append(numeric("Its probability (%)", 100 * described["mass"][at]))
     if np.any(described["mcse"][at] > 0):
-        found.append(Column("Simulation error of the mean", numbers(described["mcse"][at]), numeric=True))
+        found.append(numeric("Simulation error of the mean", described["mcse"][at]))
     return found
 
 
@@ -221,13 +214,13 @@ def _published(
     found = []
     if posterior.released is not None:
         released = posterior.cells.sum(posterior.released, margin)
-        found.append(Column(f"Released ({unit})", numbers(released[at]), numeric=True))
+        found.append(numeric(f"Released ({unit})", released[at]))
     if posterior.noisy is not None and margin in posterior.cells.finest_tables:
         own = posterior.noisy[0][at]
         texts = (
             [HIDDEN if v != v else text for v, text in zip(own, numbers(own))] if published else numbers(own)
         )
-        found.append(Column(f"{'Published' if published else 'Noisy'} ({unit})", texts, numeric=True))
+        found.append(numeric(f"{'Published' if published else 'Noisy'} ({unit})", texts))
     return found
 
 
@@ -241,13 +234,13 @@ def ratios(posterior: Posterior, noisy: str = "noisy count") -> Section | None:
     found += _described(columns, every, "")
     if np.any(columns["denominator_zero"] > 0):
         zero = numbers(100 * columns["denominator_zero"])
-        found.append(Column("Probability that the denominator is 0 (%)", zero, numeric=True))
+        found.append(numeric("Probability that the denominator is 0 (%)", zero))
     if "noisy" in columns:
         found += [
-            Column(f"Ratio of {noisy}s", numbers(columns["noisy"]), numeric=True),
+            numeric(f"Ratio of {noisy}s", columns["noisy"]),
             Column("Fieller set", columns["fieller"].tolist()),
-            Column("from", numbers(columns["fieller_low"]), numeric=True),
-            Column("to", numbers(columns["fieller_high"]), numeric=True),
+            numeric("from", columns["fieller_low"]),
+            numeric("to", columns["fieller_high"]),
         ]
     text = Text(
         "The posterior interval of a ratio is always an interval inside the rules. The Fieller set beside it knows the "

@@ -16,9 +16,9 @@ from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
-from trueup.reporting.drawing import Column, Map, Page, Section, Table, Text
+from trueup.reporting.drawing import Column, Map, Page, Section, Table, Text, numeric
 from trueup.reporting.drawing.pictures import Figure, strips
-from trueup.reporting.drawing.words import number, numbers, percent, plain, plural, table_name
+from trueup.reporting.drawing.words import number, percent, plain, plural, table_name
 from trueup.reporting.sections.counts import enumerated, noisy_counts, released_counts
 from trueup.reporting.sections.error import noise_error, release_error
 from trueup.reporting.sections.opening import (
@@ -50,22 +50,28 @@ def release_page(
 
         return published_page(release, spec, ledger)
     measurements, unit = release.measurements, plural(spec.table.counts)
-    places = None
+    certain, counts = [], []
     if shapes is not None:
-        from trueup.reporting.drawing.maps import read_shapes  # without shapes no map is drawn
+        from trueup.reporting.drawing.maps import (  # without shapes no map is drawn
+            read_shapes,
+            shaded_by_count,
+        )
 
         places = release_map(release, unit, level, read_shapes(shapes))
+        certain = [Section("map", "How certain the numbers are, by place", (places,))]
+        held = release.sums(Margin(places.level))
+        counts = [shaded_by_count(places, release.cells, held, unit, f"{read_confidence(level)} %")]
     return Page(
         spec.title,
         "Report on a release of counts with formal privacy protection",
         warning(measurements),
         _summary(release, spec, unit, level),
         (
-            released_results(release, counted(spec, unit), level, _counts_map(release, unit, level, places)),
+            released_results(release, counted(spec, unit), level, counts),
             protected(measurements.guarantee),
             cost(measurements),
             release_error(release, unit),
-            *_map(places),
+            *certain,
             released_counts(release, unit, level),
             adjustments(release, unit),
             enumerated(measurements),
@@ -87,19 +93,6 @@ def refuse_map(shapes: object) -> None:
             needed="a release in one part, whose page shows single counts",
             remedy="leave out the shapes",
         )
-
-
-def _map(places: Map | None) -> tuple[Section, ...]:
-    return () if places is None else (Section("map", "How certain the numbers are, by place", (places,)),)
-
-
-def _counts_map(release: Release, unit: str, level: float | str, places: Map | None) -> tuple[Map, ...]:
-    if places is None:
-        return ()
-    from trueup.reporting.drawing.maps import shaded_by_count
-
-    counts = release.sums(Margin(places.level))
-    return (shaded_by_count(places, release.cells, counts, unit, f"{read_confidence(level)} %"),)
 
 
 def release_map(
@@ -242,15 +235,11 @@ def _table(changes: dict[str, NDArray], quantiles: dict[str, NDArray], unit: str
     spread = np.array(list(quantiles.values()))
     columns = (
         Column("Noisy table", list(changes)),
-        *(
-            Column(f"{name} ({unit})", numbers(column), numeric=True)
-            for name, column in zip(_NAMES, spread.T)
-        ),
-        Column(
+        *(numeric(f"{name} ({unit})", column) for name, column in zip(_NAMES, spread.T)),
+        numeric(
             f"Root mean square ({unit})",
-            numbers(np.array([np.sqrt(np.mean(np.square(c, dtype=float))) for c in changes.values()])),
-            numeric=True,
+            np.array([np.sqrt(np.mean(np.square(c, dtype=float))) for c in changes.values()]),
         ),
-        Column("Unchanged (%)", [percent(np.mean(c == 0)) for c in changes.values()], numeric=True),
+        numeric("Unchanged (%)", [percent(np.mean(c == 0)) for c in changes.values()]),
     )
     return Table("Released minus noisy count, by table", columns)

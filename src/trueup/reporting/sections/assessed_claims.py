@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trueup.digits import error_digit, to_digits
 from trueup.model.cells import Margin
 from trueup.model.records.assessment import Columns
-from trueup.reporting.drawing import Chart, Column, Point, Section, Table, Text, chart
+from trueup.reporting.drawing import Chart, Column, Point, Section, Table, Text, chart, numeric
 from trueup.reporting.drawing.words import number, percent, plain, plural
 from trueup.reporting.sections.assessed_error import (
     WHISKERS,
@@ -65,16 +65,21 @@ def _percent(point: Point | None) -> Point | None:
 
 def _lengths(view: AssessmentView) -> Table:
     rows = view.record.rows(statistic="length", by="level", budget=view.budget.label)
-    return Table(
-        f"Average length of the intervals ({view.unit})",
-        (
-            Column("Table", [plain(str(level)) for level in rows["level"]]),
-            Column("Interval", [str(a) for a in rows["about"]]),
-            Column("Method", [str(m) for m in rows["method"]]),
-            Column("Length", [number(float(v)) for v in rows["value"]], numeric=True),
-        ),
-        summary="Lengths of the intervals",
+    columns = (
+        *_named(rows, Column("Interval", [str(a) for a in rows["about"]])),
+        numeric("Length", [number(float(v)) for v in rows["value"]]),
     )
+    summary = "Lengths of the intervals"
+    return Table(f"Average length of the intervals ({view.unit})", columns, summary=summary)
+
+
+def _named(rows: Columns, *more: Column, view: AssessmentView | None = None) -> list[Column]:
+    """Return the columns that say what rows are about; with a view also their budgets."""
+    found = [Column("Table", [plain(str(level)) for level in rows["level"]]), *more]
+    found.append(Column("Method", [str(m) for m in rows["method"]]))
+    if view is not None:
+        found.append(Column("Budget", view.record.shown_budgets(rows["method"], rows["budget"])))
+    return found
 
 
 def fairness(view: AssessmentView) -> Section | None:
@@ -120,20 +125,17 @@ def _fairness_charts(view: AssessmentView, margin: Margin, by: str) -> Iterator[
 
 
 def _dispersion(view: AssessmentView) -> Table:
-    parts = [
+    bias, variance = (
         view.record.rows(statistic=f"dispersion of {of}", budget=view.budget.label)
         for of in ("bias", "variance")
-    ]
-    bias, variance = parts
+    )
     return Table(
         f"How far groups lie apart: standard deviation between groups, ± its Monte Carlo error ({view.unit}; of the "
         "variance in their squares)",
         (
-            Column("Table", [plain(str(level)) for level in bias["level"]]),
-            Column("Groups by", [plain(str(by)) for by in bias["by"]]),
-            Column("Method", [str(m) for m in bias["method"]]),
-            Column("Of the bias", with_error(bias), numeric=True),
-            Column("Of the variance", with_error(variance), numeric=True),
+            *_named(bias, Column("Groups by", [plain(str(by)) for by in bias["by"]])),
+            numeric("Of the bias", with_error(bias)),
+            numeric("Of the variance", with_error(variance)),
         ),
         summary="Dispersion between groups",
     )
@@ -158,15 +160,9 @@ def _share_table(view: AssessmentView, caption: str, rows: Columns, about: str) 
         f"{to_digits(100 * v, 3)} ± {error_digit(100 * e, 100 * v)}"
         for v, e in zip(rows["value"], rows["mc_error"])
     ]
-    columns = [
-        Column("Table", [plain(str(level)) for level in rows["level"]]),
-        Column("Method", [str(m) for m in rows["method"]]),
-        Column("Budget", view.record.shown_budgets(rows["method"], rows["budget"])),
-        Column("Share of counts and replicates (%), ± its Monte Carlo error", shares, numeric=True),
-    ]
-    if about:
-        columns.insert(1, Column(about, [str(a) for a in rows["about"]], numeric=True))
-    return Table(caption, tuple(columns))
+    more = [numeric(about, [str(a) for a in rows["about"]])] if about else []
+    share = numeric("Share of counts and replicates (%), ± its Monte Carlo error", shares)
+    return Table(caption, (*_named(rows, *more, view=view), share))
 
 
 def additivity(view: AssessmentView) -> Section | None:
@@ -177,12 +173,13 @@ def additivity(view: AssessmentView) -> Section | None:
     table = Table(
         f"Mean distance of a count from the sum of its published parts ({view.unit}), ± its Monte Carlo error",
         (
-            Column("Table", [plain(str(level)) for level in rows["level"]]),
-            Column("Parts", [plain(str(parts)) for parts in rows["about"]]),
-            Column("True count", [str(unit) for unit in rows["unit"]], numeric=True),
-            Column("Method", [str(m) for m in rows["method"]]),
-            Column("Budget", view.record.shown_budgets(rows["method"], rows["budget"])),
-            Column("Distance", with_error(rows), numeric=True),
+            *_named(
+                rows,
+                Column("Parts", [plain(str(parts)) for parts in rows["about"]]),
+                numeric("True count", [str(unit) for unit in rows["unit"]]),
+                view=view,
+            ),
+            numeric("Distance", with_error(rows)),
         ),
         summary="Additivity, by size of the true count",
     )
@@ -203,11 +200,9 @@ def errors_of_ratios(view: AssessmentView) -> Section | None:
     table = Table(
         f"Errors of {name}, averaged over the places that have any, ± their Monte Carlo errors",
         (
-            Column("Table", [plain(str(level)) for level in bias["level"]]),
-            Column("Method", [str(m) for m in bias["method"]]),
-            Column("Budget", view.record.shown_budgets(bias["method"], bias["budget"])),
-            Column("Bias", with_error(bias), numeric=True),
-            Column("Mean absolute error", with_error(distance), numeric=True),
+            *_named(bias, view=view),
+            numeric("Bias", with_error(bias)),
+            numeric("Mean absolute error", with_error(distance)),
         ),
     )
     return Section("ratios", "Ratios of the two tables", (table,))
@@ -217,19 +212,16 @@ def differences(view: AssessmentView) -> Section | None:
     """Return the section that compares every method with the first on the same noise; None for one method."""
     if len(view.names) < 2:
         return None
-    parts = [
-        view.record.rows(statistic=s, by="level")
-        for s in ("bias difference", "mean squared error difference")
-    ]
-    first, second = parts
+    first, second = (
+        view.record.rows(statistic=f"{what} difference", by="level")
+        for what in ("bias", "mean squared error")
+    )
     table = Table(
         f"Difference to '{view.names[0]}' on the same noise, ± its Monte Carlo error",
         (
-            Column("Table", [plain(str(level)) for level in first["level"]]),
-            Column("Method", [str(m) for m in first["method"]]),
-            Column("Budget", view.record.shown_budgets(first["method"], first["budget"])),
-            Column(f"Bias ({view.unit})", with_error(first), numeric=True),
-            Column(f"Mean squared error ({view.unit} squared)", with_error(second), numeric=True),
+            *_named(first, view=view),
+            numeric(f"Bias ({view.unit})", with_error(first)),
+            numeric(f"Mean squared error ({view.unit} squared)", with_error(second)),
         ),
     )
     text = Text(

@@ -20,6 +20,7 @@ from trueup.reporting.drawing import (
     Table,
     Text,
     chart,
+    numeric,
 )
 from trueup.reporting.drawing.pictures import strips
 from trueup.reporting.drawing.words import number, plain, plural, table_name
@@ -104,7 +105,7 @@ def _level_tables(view: AssessmentView) -> Iterator[Table]:
             (
                 Column("Method", [r[0] for r in rows]),
                 Column("Budget", view.record.shown_budgets(*zip(*(r[:2] for r in rows)))),
-                *(Column(h, [r[2 + i] for r in rows], numeric=True) for i, h in enumerate(headings)),
+                *(numeric(h, [r[2 + i] for r in rows]) for i, h in enumerate(headings)),
             ),
             summary=f"Figures of {table_name(margin)}",
         )

@@ -13,8 +13,8 @@ from trueup.model.nested import canonical
 from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
-from trueup.reporting.drawing import Column, Section, Table, Text
-from trueup.reporting.drawing.words import number, numbers, plain, table_name
+from trueup.reporting.drawing import Column, Section, Table, Text, numeric
+from trueup.reporting.drawing.words import number, plain, table_name
 from trueup.reporting.sections.error import noise_margin, of_margin
 
 SHOWN_TABLE_ROWS = 4000
@@ -66,7 +66,7 @@ def enumerated(measurements: Measurements) -> Section:
         "Tables published exactly as enumerated (invariants)",
         (
             Column("Table", [table_name(h.margin) for h in exact]),
-            Column("Number of counts", [number(size) for size in sizes], numeric=True),
+            numeric("Number of counts", [number(size) for size in sizes]),
             Column("Status", ["published exactly as enumerated, not protected"] * len(exact)),
         ),
     )
@@ -78,11 +78,11 @@ def _released(release: Release, margin: Margin, unit: str, level: float | str) -
     counts, errors = release.sums(margin), release.margin_of_error(margin, level)
 
     def columns(at: slice) -> list[Column]:
-        found = [Column(f"Released count ({unit})", numbers(counts[at]), numeric=True)]
+        found = [numeric(f"Released count ({unit})", counts[at])]
         found += _noisy(release.measurements, margin, unit, at, margins=False)
         if errors is not None:
             name = f"{read_confidence(level)} % margin of error (±\N{NO-BREAK SPACE}{unit})"
-            found.append(Column(name, numbers(errors[at]), numeric=True))
+            found.append(numeric(name, errors[at]))
         return found
 
     return counts_table(release.cells, margin, "released counts", "counts", columns)
@@ -162,8 +162,8 @@ def _noisy(
                 )
             )
             continue
-        found.append(Column(f"Noisy count{of} ({unit})", numbers(values[at]), numeric=True))
+        found.append(numeric(f"Noisy count{of} ({unit})", values[at]))
         if margins:
             reach = [number(noise_margin(header.law))] * len(values[at])
-            found.append(Column(f"90 % noise margin{of} (±\N{NO-BREAK SPACE}{unit})", reach, numeric=True))
+            found.append(numeric(f"90 % noise margin{of} (±\N{NO-BREAK SPACE}{unit})", reach))
     return found

@@ -16,9 +16,9 @@ from trueup.model.records.expected_errors import CONFIDENCES, ExpectedErrors
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.noise.law import Law
-from trueup.reporting.drawing import Column, Section, Table, Text
+from trueup.reporting.drawing import Column, Section, Table, Text, numeric
 from trueup.reporting.drawing.pictures import Figure, before_after
-from trueup.reporting.drawing.words import number, numbers, plain, table_name
+from trueup.reporting.drawing.words import number, plain, table_name
 
 NORMAL_90 = 1.6448536269514722
 """95 % quantile of the normal law: 90 % of it lies within plus or minus this many standard errors."""
@@ -50,15 +50,9 @@ def noise_error(measurements: Measurements, unit: str) -> Section:
     columns = (
         Column("Noisy table", [f"{plain(h.query)}, {table_name(h.margin)}" for h in noisy]),
         _sizes(measurements, [h.margin for h in noisy]),
-        Column(
-            f"Standard deviation of the noise ({unit})",
-            numbers(np.array([_deviation(h.law) for h in noisy])),
-            numeric=True,
-        ),
-        Column(
-            f"90 % noise margin (±\N{NO-BREAK SPACE}{unit})",
-            [number(noise_margin(h.law)) for h in noisy],
-            numeric=True,
+        numeric(f"Standard deviation of the noise ({unit})", np.array([_deviation(h.law) for h in noisy])),
+        numeric(
+            f"90 % noise margin (±\N{NO-BREAK SPACE}{unit})", [number(noise_margin(h.law)) for h in noisy]
         ),
     )
     text = Text(
@@ -70,17 +64,11 @@ def noise_error(measurements: Measurements, unit: str) -> Section:
 
 def release_error(release: Release, unit: str) -> Section:
     """Return the section on the expected error of every published table."""
-    section = _closed_form(release, unit)
-    return Section(
-        section.id, section.heading, (*expected_blocks(_of_published(release), unit), *section.blocks)
-    )
-
-
-def _of_published(release: Release) -> ExpectedErrors | None:
-    """Return the expected errors of published tables alone; None if they were not simulated."""
-    if (found := release.expected) is None:
-        return None
-    return replace(found, classes=tuple(c for c in found.classes if c.table in release.published))
+    section, expected = _closed_form(release, unit), release.expected
+    if expected is not None:
+        published = tuple(c for c in expected.classes if c.table in release.published)
+        expected = replace(expected, classes=published)
+    return replace(section, blocks=(*expected_blocks(expected, unit), *section.blocks))
 
 
 def expected_blocks(expected: ExpectedErrors | None, unit: str) -> tuple[Text | Table, ...]:
@@ -91,20 +79,17 @@ def expected_blocks(expected: ExpectedErrors | None, unit: str) -> tuple[Text | 
         return (Text(expected.note),)
     rows = expected.labelled()
     margins = [
-        Column(
+        numeric(
             f"{percent} % margin (±\N{NO-BREAK SPACE}{unit})",
             [f"{row.margin(percent):,g}" for row, _ in rows],
-            numeric=True,
         )
         for percent in CONFIDENCES
     ]
     columns = (
         Column("Published table", [table_name(row.table) for row, _ in rows]),
         Column("Released count", [label for _, label in rows]),
-        Column(f"Mean error ({unit})", numbers(np.array([row.bias for row, _ in rows])), numeric=True),
-        Column(
-            f"Root mean square error ({unit})", numbers(np.array([row.rmse for row, _ in rows])), numeric=True
-        ),
+        numeric(f"Mean error ({unit})", np.array([row.bias for row, _ in rows])),
+        numeric(f"Root mean square error ({unit})", np.array([row.rmse for row, _ in rows])),
         *margins,
     )
     text = Text(
@@ -124,7 +109,7 @@ def _closed_form(release: Release, unit: str) -> Section:
             "This method has no closed formula for the error of the released counts. What is known exactly "
             "is the noise of each noisy count they were made from."
         )
-        return Section(section.id, section.heading, (text, *section.blocks))
+        return replace(section, blocks=(text, *section.blocks))
     text = Text(
         "Combining the noisy counts of all levels makes each more accurate. The standard errors below are "
         "those of weighted least squares, before nonnegativity and rounding, which change small counts "
@@ -143,15 +128,14 @@ def _table(release: Release, margins: Sequence[Margin], unit: str) -> Table:
     columns = (
         Column("Published table", [table_name(m) for m in margins]),
         _sizes(release.measurements, margins),
-        Column(
+        numeric(
             f"90 % margin of the noisy count alone (±\N{NO-BREAK SPACE}{unit})",
             [_noise_text(release.measurements, m) for m in margins],
-            numeric=True,
         ),
-        Column(f"Standard error, smallest ({unit})", numbers(smallest), numeric=True),
-        Column(f"Standard error, median ({unit})", numbers(median), numeric=True),
-        Column(f"Standard error, largest ({unit})", numbers(largest), numeric=True),
-        Column(f"90 % margin, median (±\N{NO-BREAK SPACE}{unit})", numbers(NORMAL_90 * median), numeric=True),
+        numeric(f"Standard error, smallest ({unit})", smallest),
+        numeric(f"Standard error, median ({unit})", median),
+        numeric(f"Standard error, largest ({unit})", largest),
+        numeric(f"90 % margin, median (±\N{NO-BREAK SPACE}{unit})", NORMAL_90 * median),
     )
     return Table("Expected error of each published table, by weighted least squares", columns)
 
@@ -187,7 +171,7 @@ def _noise_text(measurements: Measurements, margin: Margin) -> str:
 
 def _sizes(measurements: Measurements, margins: Sequence[Margin]) -> Column:
     cells = measurements.cells
-    return Column("Number of counts", [number(cells.size(m)) for m in margins], numeric=True)
+    return numeric("Number of counts", [number(cells.size(m)) for m in margins])
 
 
 def _spread(header: Measured, values: NDArray, size: int) -> NDArray:

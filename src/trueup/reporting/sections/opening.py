@@ -18,7 +18,18 @@ from trueup.model.spec import Spec
 from trueup.model.statements import limited
 from trueup.noise import law_named
 from trueup.privacy import outward
-from trueup.reporting.drawing import Block, Column, Facts, FoldedText, Links, Notice, Section, Table, Text
+from trueup.reporting.drawing import (
+    Block,
+    Column,
+    Facts,
+    FoldedText,
+    Links,
+    Notice,
+    Section,
+    Table,
+    Text,
+    numeric,
+)
 from trueup.reporting.drawing.pictures import Figure, bars
 from trueup.reporting.drawing.words import exact, listing, number, percent, plain, table_name
 
@@ -99,16 +110,14 @@ def _charges(guarantee: Guarantee) -> Table:
     columns = (
         Column("Noisy table", [_name(c) for c in charges] + ["Total"]),
         Column("Kind of noise", [law_named(c.law).title.partition(",")[0] for c in charges] + [""]),
-        Column(
+        numeric(
             "Privacy loss (exact)",
             [f"{c.currency} = {exact(c.amount)}" for c in charges] + [total_loss(guarantee)],
-            numeric=True,
         ),
-        Column(
+        numeric(
             f"Share of the total ({guarantee.currency})",
             [percent(float(_share(c, guarantee))) for c in charges]
             + [percent(float(sum(_share(c, guarantee) for c in charges)))],
-            numeric=True,
         ),
     )
     converted = any(c.currency != guarantee.currency for c in charges)

@@ -14,7 +14,7 @@ from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import ConstraintsPart
 from trueup.model.spec_table import AttributePart
-from trueup.reporting.drawing import Block, Column, Facts, Section, Table, Text
+from trueup.reporting.drawing import Block, Column, Facts, Section, Table, Text, numeric
 from trueup.reporting.drawing.words import listing, plain, said
 from trueup.reporting.sections.opening import laws
 from trueup.version import __version__
@@ -158,7 +158,7 @@ def _stats(release: Release, unit: str) -> Block:
         f"What the method reported (adjustments and residuals in {unit})",
         (
             Column("Quantity", [name for name, _ in rows]),
-            Column("Value", [value for _, value in rows], numeric=True),
+            numeric("Value", [value for _, value in rows]),
         ),
     )
 

@@ -52,9 +52,7 @@ class Known:
         return f"{shown} ({number(low)} to {number(high)})"
 
 
-def released_results(
-    release: Release, unit: str, level: float | str, more: tuple[Block, ...] = ()
-) -> Section:
+def released_results(release: Release, unit: str, level: float | str, more: Sequence[Block] = ()) -> Section:
     """Return the section with released counts by place and by attribute, with margins of error."""
 
     def known(margin: Margin) -> Known:
@@ -139,7 +137,7 @@ def _blocks(
     known: Callable[[Margin], Known],
     unit: str,
     line: str,
-    more: tuple[Block, ...] = (),
+    more: Sequence[Block] = (),
 ) -> tuple[Block, ...]:
     figures, said = [], []
     if cells.tree.sizes[0] == 1 and all(attribute.partition for attribute in cells.attributes):
