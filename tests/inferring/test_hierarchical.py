@@ -136,7 +136,7 @@ def density(prior, cells, measured, *, kinds=1, **constraints):
     search = SolutionSearch(state, measured.flat, LocalPool())
     splits = splits_of(prior, state.problem.nested, state.problem.bounds()[1])
     if kinds == 2:
-        splits = splits.of_two_kinds(search.noisy_total)
+        splits = splits.of_two_kinds(search.state.noisy_total(search.values))
     return search.objective(splits, lambda done, of: None), splits
 
 

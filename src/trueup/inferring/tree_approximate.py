@@ -85,57 +85,71 @@ WEAK = "These chains agree poorly: intervals are rough, and would differ with an
 
 @dataclass(frozen=True, eq=False)
 class ApproximateTree:
-    """A tree whose posterior is computed on grids of counts.
+    """A tree whose counts are drawn on grids of counts, or by Markov chains where grids fail.
 
     Attributes
     ----------
-    state, values, prior
-        The problem, its values and its prior.
-    progress
-        Listener for progress.
+    state, values
+        The problem with its prior, and its values.
     deadline
         When an answer must stand.
-    replaced
-        True if chains take the place of grids that are not found soon.
     """
 
     state: TreeState
     values: NDArray
+    draws: int
+    rng: np.random.Generator
     progress: Progress
     deadline: Deadline
-    replaced: bool = False
 
-    def drawn(self, draws: int, rng: np.random.Generator) -> Drawn:
-        """Return draws of the counts, made from messages on grids."""
+    def drawn(self) -> Drawn:
+        """Return draws `(1, draws, n)` of the counts, made by the deadline."""
+        replaced, deadline = chains_take(self.state), self.deadline
         announce(self.progress, "approximate tier: computing the posterior")
-        prior = self.state.prior
-        grid = TreeGrid(self.state, self.values, self.deadline)
-        if self.replaced and grid.nodes > LARGE:
-            grid.first_rounds = MAX_FIRST_GRID_MOVES
-        nested = self.state.problem.nested
-        upper = self.state.problem.bounds()[1]
+        try:
+            grid = TreeGrid(
+                self.state, self.values, deadline.sooner(1 - FOR_CHAINS) if replaced else deadline
+            )
+            if replaced and grid.nodes > LARGE:
+                grid.first_rounds = MAX_FIRST_GRID_MOVES
+            return self._on_grids(grid)
+        except (OutOfTimeError, ConvergenceError) as error:
+            if replaced and not deadline.passed:
+                announce(self.progress, "the approximation failed; starting Markov chains instead")
+                found = self._by_chains()
+                if not found.refused:
+                    return found
+            if isinstance(error, ConvergenceError):
+                raise
+            tree = f"a tree of {len(self.state.child_ptr) - 1:,} counts"
+            raise ConvergenceError(
+                f"the {deadline.allowed / 60:g} minutes allowed were too few to solve {tree}",
+                remedy="allow more minutes, give the prior's concentrations, or infer one place",
+            ) from None
+
+    def _on_grids(self, grid: TreeGrid) -> Drawn:
+        """Return draws of the counts, made from messages on grids."""
+        prior, nested, upper = self.state.prior, self.state.problem.nested, self.state.problem.bounds()[1]
         if not isinstance(prior, Hierarchical) or not (splits := splits_of(prior, nested, upper)).names:
-            return self._given(grid, no_splits(grid.nodes), draws, rng, {})
+            return self._given(grid, no_splits(grid.nodes), {})
         if prior.concentrations:
             record = {"prior": {"concentrations": "given"}}
-            return self._given(grid, splits.parameters(given(prior, splits)), draws, rng, record)
+            return self._given(grid, splits.parameters(given(prior, splits)), record)
         sample = FamilySample.of(self.state, MANY_PARTS) if grid.nodes > LARGE else None
         splits, estimate = self._estimated(grid, splits, prior.most_kinds, sample)
         _, free = uncertain(splits, estimate, len(nested.margins))
         told = silent if free.any() else self.progress  # points predict the time better
-        mode, moved = refined_solution(grid, splits.parameters(estimate.theta), draws, told)
-        parts, log_weights = self._mixture(grid, mode, splits, estimate, free, draws, rng)
+        mode, moved = refined_solution(grid, splits.parameters(estimate.theta), self.draws, told)
+        parts, log_weights = self._mixture(grid, mode, splits, estimate, free)
         known = PriorMixture([], log_weights).record(splits, estimate, free)
         if sample is not None:
             known["estimated_from"] = sample.record(splits)
-        return self._drawn(parts, moved, draws, rng, {"prior": known})
+        return self._drawn(parts, moved, {"prior": known})
 
-    def _given(
-        self, grid: TreeGrid, split: Split, draws: int, rng: np.random.Generator, record: dict[str, Any]
-    ) -> Drawn:
+    def _given(self, grid: TreeGrid, split: Split, record: dict[str, Any]) -> Drawn:
         """Return draws of the counts under a prior with given concentrations."""
-        solved, moved = refined_solution(grid, split, draws, self.progress)
-        return self._drawn([(solved, draws)], moved, draws, rng, record)
+        solved, moved = refined_solution(grid, split, self.draws, self.progress)
+        return self._drawn([(solved, self.draws)], moved, record)
 
     def _estimated(
         self, grid: TreeGrid, splits: Splits, kinds: int, sample: FamilySample | None
@@ -151,18 +165,16 @@ class ApproximateTree:
             part = grid if sample is None else replace(grid, sample=sample)
             objective = part.objective(sample.splits(splits) if sample else splits, self.progress)
             few = few[few < splits.concentrations]
-            found = ascend(objective, theta, guess, few, NEARLY, LARGE_STEPS, self._late)
+            found = ascend(
+                objective, theta, guess, few, NEARLY, LARGE_STEPS, lambda: grid.deadline.left(SOUGHT) < 0
+            )
             few = few if grid.nodes <= LARGEST else few[:0]
             return splits, with_curvature(objective, found, guess, few)
         beginning = Beginning(grid, None, self.progress)  # pyright: ignore[reportArgumentType]
-        splits, begun = beginning.chosen(splits, grid.noisy_total if kinds > 1 else None)
+        splits, begun = beginning.chosen(splits, self.state.noisy_total(self.values) if kinds > 1 else None)
         _, guess, few = start_of(splits)
         objective = grid.objective(splits, self.progress)
         return splits, with_curvature(objective, begun, guess, varied(few, splits))
-
-    def _late(self) -> bool:
-        """Return True once the search for hyperparameters has used up its time."""
-        return self.deadline.left(SOUGHT) < 0
 
     def _mixture(
         self,
@@ -171,30 +183,21 @@ class ApproximateTree:
         splits: Splits,
         estimate: Estimate,
         free: NDArray[np.bool_],
-        draws: int,
-        rng: np.random.Generator,
     ) -> tuple[Iterable[Part], Reals]:
         """Return solutions at points about the mode with their numbers of draws, and log weights."""
         if not free.any():
-            return [(mode, draws)], np.zeros(1)
+            return [(mode, self.draws)], np.zeros(1)
         count = next(points for most, points in POINTS if len(grid.grids.x) <= most)
-        thetas, log_density = points(estimate, free, count, rng)
+        thetas, log_density = points(estimate, free, count, self.rng)
         log_weights, messages = np.empty(count), []
-        for i, theta in in_turn(thetas, self.deadline, self.progress, DRAWN_IN_POINTS):
+        for i, theta in in_turn(thetas, grid.deadline, self.progress, DRAWN_IN_POINTS):
             solved = grid.solve(splits.parameters(theta))
             messages.append(solved.up)
             log_weights[i] = solved.evidence + splits.log_hyperprior(theta)[0] - log_density[i]
-        counts = rng.multinomial(draws, normalised(log_weights))
+        counts = self.rng.multinomial(self.draws, normalised(log_weights))
         return [(mode._replace(up=up), int(k)) for up, k in zip(messages, counts) if k], log_weights
 
-    def _drawn(
-        self,
-        parts: Iterable[Part],
-        moved: float,
-        draws: int,
-        rng: np.random.Generator,
-        record: dict[str, Any],
-    ) -> Drawn:
+    def _drawn(self, parts: Iterable[Part], moved: float, record: dict[str, Any]) -> Drawn:
         """Return draws from every component of a mixture of solutions, in random order."""
         nested, found, done, points = self.state.problem.nested, [], 0, 0
         leaves, nodes = nested.nodes[-1], len(self.state.child_ptr) - 1
@@ -203,22 +206,41 @@ class ApproximateTree:
             points = len(solved.grids.x)
             most = max(1, COUNTS_DRAWN_AT_ONCE // len(solved.grids.ptr))
             for k in (min(most, count - begun) for begun in range(0, count, most)):
-                found.append(solved.draw(nodes, k, rng)[leaves].T)
+                found.append(solved.draw(nodes, k, self.rng)[leaves].T)
                 done += k
-                self.progress(done, draws)
-        counts = found[0] if len(found) == 1 else rng.permutation(np.concatenate(found))
+                self.progress(done, self.draws)
+        counts = found[0] if len(found) == 1 else self.rng.permutation(np.concatenate(found))
         grids = {"points": points, "moved_by_coarser_grids": moved}
-        stats = {"draws": draws, "interrupted": False, "tier": "approximate", "grids": grids, **record}
+        stats = {"draws": self.draws, "interrupted": False, "tier": "approximate", "grids": grids, **record}
         text = (
             f"Tier 'approximate': messages on grids of {points:,} points; grids twice as coarse change no mean by more than "
             f"{moved:.3f} of its standard deviation plus a tenth of a count, and the error is about a third of that."
         )
-        return Drawn(
-            np.ascontiguousarray(counts)[None],
-            independent=True,
-            approximate=text,
-            stats=stats,
+        draws = np.ascontiguousarray(counts)[None]
+        return Drawn(draws, independent=True, approximate=text, stats=stats)
+
+    def _by_chains(self) -> Drawn:
+        """Return draws by Markov chains, with a record that names the chains' prior.
+
+        Raises
+        ------
+        SpecError
+            If they are predicted to take longer than is left, or more memory than there is.
+        ConvergenceError
+            If time is spent before anything can be said.
+        """
+        from trueup.inferring.histogram_gibbs import HistogramGibbs  # few trees need it, and it is large
+
+        problem, prior = self.state.problem, self.state.prior
+        assert isinstance(prior, Hierarchical)
+        chains = HistogramGibbs(prior, "approximate")
+        prepared = chains.prepare(_of_columns(problem.constraints), problem.headers)
+        found = chains.apply(
+            prepared, self.values, self.draws, self.rng, self.progress, deadline=self.deadline
         )
+        weak = not found.stats["largest_r_hat"] <= WEAK_R_HAT  # nor is one good whose R-hat is not known
+        said = " ".join([PRIOR, found.approximate, *([WEAK] if weak else [])])
+        return replace(found, approximate=said, stats={**found.stats, "chains_of": chains.name})
 
 
 def refined_solution(
@@ -246,62 +268,6 @@ def refined_solution(
         if moved <= LARGEST_MOVE or grid.step <= FINEST or len(grid.grids.x) > MOST_POINTS:
             return Settled(grid.grids, solved.up, known.slope), max(moved, ROUNDING)
         coarse = fine
-
-
-@dataclass(frozen=True, eq=False)
-class ApproximateDraws:
-    """The task of drawing a tree's counts on grids, or by Markov chains where grids fail."""
-
-    state: TreeState
-    values: NDArray
-    draws: int
-    rng: np.random.Generator
-    progress: Progress
-    deadline: Deadline
-
-    def drawn(self) -> Drawn:
-        """Return draws `(1, draws, n)` of the counts, made by the deadline."""
-        replaced, deadline = chains_take(self.state), self.deadline
-        until = deadline.sooner(1 - FOR_CHAINS) if replaced else deadline
-        try:
-            tree = ApproximateTree(self.state, self.values, self.progress, until, replaced)
-            return tree.drawn(self.draws, self.rng)
-        except (OutOfTimeError, ConvergenceError) as error:
-            if replaced and not deadline.passed:
-                announce(self.progress, "the approximation failed; starting Markov chains instead")
-                found = self.by_chains()
-                if not found.refused:
-                    return found
-            if isinstance(error, ConvergenceError):
-                raise
-            tree = f"a tree of {len(self.state.child_ptr) - 1:,} counts"
-            raise ConvergenceError(
-                f"the {deadline.allowed / 60:g} minutes allowed were too few to solve {tree}",
-                remedy="allow more minutes, give the prior's concentrations, or infer one place",
-            ) from None
-
-    def by_chains(self) -> Drawn:
-        """Return draws by Markov chains, with a record that names the chains' prior.
-
-        Raises
-        ------
-        SpecError
-            If they are predicted to take longer than is left, or more memory than there is.
-        ConvergenceError
-            If time is spent before anything can be said.
-        """
-        from trueup.inferring.histogram_gibbs import HistogramGibbs  # few trees need it, and it is large
-
-        problem, prior = self.state.problem, self.state.prior
-        assert isinstance(prior, Hierarchical)
-        chains = HistogramGibbs(prior, "approximate")
-        prepared = chains.prepare(_of_columns(problem.constraints), problem.headers)
-        found = chains.apply(
-            prepared, self.values, self.draws, self.rng, self.progress, deadline=self.deadline
-        )
-        weak = not found.stats["largest_r_hat"] <= WEAK_R_HAT  # nor is one good whose R-hat is not known
-        said = " ".join([PRIOR, found.approximate, *([WEAK] if weak else [])])
-        return replace(found, approximate=said, stats={**found.stats, "chains_of": chains.name})
 
 
 def chains_take(state: TreeState) -> bool:

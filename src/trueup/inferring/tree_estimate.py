@@ -63,7 +63,7 @@ def estimate_from(
     first = FamilySample.of(search.state, BEGIN)
     small = search if first is None else search.of(first)
     splits, begun = Beginning(small, first, progress).chosen(
-        splits, search.noisy_total if kinds > 1 else None
+        splits, search.state.noisy_total(search.values) if kinds > 1 else None
     )
     search = search.for_kinds() if splits.mean else search
     _, guess, few = start_of(splits)

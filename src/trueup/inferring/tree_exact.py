@@ -128,9 +128,9 @@ class TreeExact(InferenceMethod):
         deadline = deadline or Deadline.of()
 
         def otherwise() -> Drawn:
-            from trueup.inferring.tree_approximate import ApproximateDraws  # exact messages need no grids
+            from trueup.inferring.tree_approximate import ApproximateTree  # exact messages need no grids
 
-            return ApproximateDraws(state, values, draws, rng, progress, deadline).drawn()
+            return ApproximateTree(state, values, draws, rng, progress, deadline).drawn()
 
         auto = self.tier == "auto"
         work = AllowedWork.of(len(state.child_ptr) - 1, deadline) if auto else AllowedWork(deadline=deadline)

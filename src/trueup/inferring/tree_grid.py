@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -282,12 +281,6 @@ class TreeGrid:
     def glance(self, splits: Splits, theta: Reals) -> float:
         """Return the log evidence at given hyperparameters, on the current grids."""
         return self.solve(splits.parameters(theta)).evidence
-
-    @cached_property
-    def noisy_total(self) -> float:
-        """Return the published total, or the sum of the values of the first published level."""
-        problem = self.state.problem
-        return float(problem.filled(problem.values(np.asarray(self.values, float)))[0])
 
 
 def _narrow(child_ptr: Integers, lower: Reals, upper: Reals) -> None:

@@ -111,12 +111,6 @@ class SolutionSearch:
         )
 
     @property
-    def noisy_total(self) -> float:
-        """Return the published total, or the sum of the values of the first published level."""
-        problem = self.state.problem
-        return float(problem.filled(problem.values(np.asarray(self.values, float)))[0])
-
-    @property
     def may_be_whole(self) -> bool:
         """Return True if a cut tree is small enough to be solved whole, should its parts fail."""
         return len(self.child_ptr) <= MOST_WHOLE_NODES

@@ -60,6 +60,10 @@ class TreeState:
         """Return the problem with a prior that keeps the total flat despite bounds of places."""
         return replace(self, total=total_of_tree(self.problem, self.prior, values))
 
+    def noisy_total(self, values: NDArray) -> float:
+        """Return the published total, or the sum of the values of the first published level."""
+        return float(self.problem.filled(self.problem.values(np.asarray(values, float)))[0])
+
     def add_prior(self, table: FactorTable, depth: float) -> None:
         """Add the prior of the finest cells, or of their total, to the tables of the nodes."""
         table.add_prior(self.prior, self.problem.nested.nodes[-1], depth)
