@@ -17,7 +17,7 @@ from trueup.inferring.subtree_part import FromAbove, SubtreePart, draw_part
 from trueup.inferring.tree_parts import Top, Weighted
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.io.bundle.posterior import write_drawn
-from trueup.kernel.messages.downward import Exact
+from trueup.kernel.messages.downward import joined
 from trueup.model.records.drawn import Columns, Marginals
 
 
@@ -134,7 +134,7 @@ class PartTables(NamedTuple, Generic[Found]):
 def tables_of_part(given: PartGiven) -> PartTables[tuple[Reals, float]]:
     """Draw the counts of parts given the counts above them, and return the tables of the parts."""
     found = [draw_part(item) for item in given.parts]
-    every = Marginals(*joined_marginals([below.marginals for below in found]))
+    every = Marginals(*joined([below.marginals for below in found]))
     figures = every.describe(given.level)
     return_freed(None)
     counts = np.concatenate([below.counts for below in found], axis=1)
@@ -160,10 +160,3 @@ def table_bytes(folder: Path, columns: Columns) -> bytes:
     path = folder / "table.parquet"
     write_parquet(path, columns)
     return path.read_bytes()
-
-
-def joined_marginals(pieces: Sequence[Exact]) -> Exact:
-    """Return the marginals of several groups of nodes, joined end to end."""
-    starts = np.cumsum([0, *(start[-1] for start, _, _ in pieces)])
-    start = np.concatenate([[0], *(own[1:] + before for (own, _, _), before in zip(pieces, starts))])
-    return start, np.concatenate([p[1] for p in pieces]), np.concatenate([p[2] for p in pieces])

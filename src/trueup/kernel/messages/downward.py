@@ -176,6 +176,13 @@ def mixed(parts: Sequence[Exact], weights: Reals) -> Exact:
     return begin, low, out
 
 
+def joined(parts: Sequence[Exact]) -> Exact:
+    """Return the marginals of several groups of nodes, joined end to end."""
+    starts = np.cumsum([0, *(start[-1] for start, _, _ in parts)])
+    start = np.concatenate([[0], *(own[1:] + before for (own, _, _), before in zip(parts, starts))])
+    return start, np.concatenate([p[1] for p in parts]), np.concatenate([p[2] for p in parts])
+
+
 @njit(cache=True)
 def _add(begin, low, out, start, offset, masses, weights):
     for v in range(len(low)):

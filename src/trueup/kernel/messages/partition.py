@@ -154,21 +154,9 @@ def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
     sizes = [len(masses) for masses in roots.masses]
     factors = with_messages(own, roots.offset, np.array(sizes), np.concatenate(roots.masses))
     window = roots.offset, roots.offset + sizes - 1
-    slopes, no, probes = np.zeros((2, k)), np.zeros(k, bool), np.zeros_like(roots.asked)
-    ends = (
-        *window,
-        *window,
-        *slopes,
-        no,
-        probes,
-        roots.asked,
-        roots.growth,
-        roots.lost,
-        no,
-        no,
-        slopes[0],
-        roots.largest,
-    )
+    slopes, no, known = np.zeros((2, k)), np.zeros(k, bool), (roots.asked, roots.growth, roots.lost)
+    probes = np.zeros_like(roots.asked)
+    ends = *window, *window, *slopes, no, probes, *known, no, no, slopes[0], roots.largest
     return Tilted._make((factors, *(np.append(field, end, axis=0) for field, end in zip(fields, ends))))
 
 

@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.messages import PairPlan
-from trueup.kernel.messages.downward import Exact, downward, given_to_parts, mixed, mixed_above, products
+from trueup.kernel.messages.downward import (
+    Exact,
+    downward,
+    given_to_parts,
+    joined,
+    mixed,
+    mixed_above,
+    products,
+)
 from trueup.kernel.messages.solve import Solved, rounded_marginals
 from trueup.kernel.messages.upward import MASSES, Tilted, upward
 
@@ -89,8 +97,8 @@ def _mixed_below(
     offset[last], informs[last] = low, False  # `roots` hold their factors
     tilted, messages = whole.tilted._replace(informs=informs), whole.messages._replace(offset=offset)
     down, moved = downward(below, tilted, messages, [np.ones(1)] * parents + roots)
-    exact = _joined(mixed(exact, weights), products(messages.masses, offset, down, first, n))
-    return exact, rounding + moved
+    rest = products(messages.masses, offset, down, first, n)
+    return joined([mixed(exact, weights), rest]), rounding + moved
 
 
 @njit(cache=True)
@@ -106,9 +114,3 @@ def _halves(plan: PairPlan, n: int, parents: int) -> tuple[PairPlan, PairPlan]:
     """Divide a plan into the families of the first nodes and the families of all other nodes."""
     first = np.where(plan.order < n, plan.order < parents, plan.order < plan.family[parents])
     return plan._replace(order=plan.order[first]), plan._replace(order=plan.order[~first])
-
-
-def _joined(first: Exact, rest: Exact) -> Exact:
-    """Append the marginals of some nodes to those of others."""
-    start = np.concatenate([first[0], first[0][-1] + rest[0][1:]])
-    return start, np.append(first[1], rest[1]), np.append(first[2], rest[2])

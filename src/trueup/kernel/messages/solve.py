@@ -241,7 +241,9 @@ def tilt_part(
     parent = inherit(child_ptr, state.tau, given)
     probes = probes_of(child_ptr, state.tau, parent, state.variance, floor, least, room, far, pointwise)
     slope = parent - np.where(np.diff(child_ptr) > 0, state.tau, 0.0)
-    asked = _of_parent(child_ptr, probes)
+    asked = np.concatenate(
+        [np.zeros_like(probes[: child_ptr[0]]), np.repeat(probes, np.diff(child_ptr), axis=0)]
+    )
     proper, largest = proper_splits(child_ptr, factors, floor, ceiling), largest_tables(factors)
     more = slope, state.top, informs, probes, asked, missing, lost, pointwise, proper, parent, largest
     limit = np.where(np.diff(child_ptr) > 0, state.tau + probes[:, 3], least)
@@ -258,12 +260,6 @@ def _pointwise(
     bare[: child_ptr[0]] = False
     bare[child_ptr[0] :] &= np.repeat(informs, np.diff(child_ptr))
     return bare
-
-
-def _of_parent(child_ptr: Integers, values: Reals) -> Reals:
-    """Return, for each node, the value of its parent, or 0 for a root."""
-    children = np.diff(child_ptr)
-    return np.concatenate([np.zeros((child_ptr[0], values.shape[1])), np.repeat(values, children, axis=0)])
 
 
 @njit(cache=True)

@@ -397,13 +397,16 @@ def find_tilts(child_ptr, factors, windows, tau: Reals | None = None, given: Rea
     n = len(low)
     informs = has_factor(child_ptr, factors)
     least, most = limits(child_ptr, factors, low, high, floor, ceiling)
-    pieces = pieces_of(child_ptr, factors, low, high)
-    state = at_rest(n, first_tilts(child_ptr, factors) if tau is None else tau)
+    pieces = _pieces(child_ptr, factors, low, high)
+    first: Reals = first_tilts(child_ptr, factors) if tau is None else tau
+    state = TiltState(first, np.full(n, np.nan), *np.zeros((3, n)))
     below, last_step = np.full((n, 3), np.nan), np.zeros(n)
     nearest, stalled = np.inf, 0
     for _ in range(MAX_TILT_STEPS):
         above = inherit(child_ptr, state.tau, given)
-        evaluate(child_ptr, factors, informs, windows, pieces, above, state, below)
+        for begin, end in reversed(pieces):
+            _leaves(begin, end, child_ptr, factors, low, high, above, state)
+            _update_inner(begin, end, child_ptr, factors, informs, floor, ceiling, above, state, below)
         tau, off = _moved(child_ptr, informs, least, most, given, state, below, last_step)
         nearest, stalled = (off, 0) if off < STALLED * nearest else (nearest, stalled + 1)
         if off < TILT_TOLERANCE_SDS or stalled == STALLED_STEPS:
@@ -412,26 +415,11 @@ def find_tilts(child_ptr, factors, windows, tau: Reals | None = None, given: Rea
     return state
 
 
-def evaluate(
-    child_ptr, factors, informs, windows, pieces: Integers, above: Reals, state: TiltState, below: Reals
-) -> None:
-    """Update the moments of all messages after the tilts of a state have changed."""
-    low, high, floor, ceiling = windows
-    for first, end in reversed(list(pairwise(pieces))):
-        _leaves(first, end, child_ptr, factors, low, high, above, state)
-        _update_inner(first, end, child_ptr, factors, informs, floor, ceiling, above, state, below)
-
-
-def at_rest(n: int, tau: Reals) -> TiltState:
-    """Return a state with given tilts, before any moments are computed."""
-    return TiltState(tau, np.full(n, np.nan), *np.zeros((3, n)))
-
-
-def pieces_of(child_ptr, factors, low: Integers, high: Integers) -> Integers:
-    """Return the ends of runs of nodes that have about `ENTRIES_A_CALL` entries each."""
+def _pieces(child_ptr, factors, low: Integers, high: Integers) -> list[tuple[int, int]]:
+    """Return runs of nodes that have about `ENTRIES_A_CALL` entries each."""
     entries = (high - low + 1).astype(float)
     free = (factors.ptr[1:] == factors.ptr[:-1]) & (factors.alpha == factors.total)
     entries[free] = np.minimum(entries[free], WIDEST_TABLE)  # a sum in closed form beyond
     entries[child_ptr[1:] > child_ptr[:-1]] = 100
     cuts = np.flatnonzero(np.diff(np.cumsum(entries) // ENTRIES_A_CALL)) + 1
-    return np.concatenate([[0], cuts, [len(low)]]).astype(np.int64)
+    return [*pairwise([0, *cuts.tolist(), len(low)])]

@@ -289,41 +289,27 @@ def count_products(plan, masses):
 
 
 @njit(cache=True)
-def empty_messages(count):
+def _ones(count):
+    """Return the masses of messages that hold one count each."""
     masses = List.empty_list(MASSES)
     for _ in range(count):
         masses.append(np.ones(1))
-    each, of_probes = np.zeros((4, count)), np.zeros((3, count, PROBES))
-    return Messages(
-        masses,
-        np.zeros(count, np.int64),
-        each[0],
-        each[1],
-        each[2],
-        of_probes[0],
-        of_probes[1],
-        of_probes[2],
-        each[3],
-    )
+    return masses
 
 
 @njit(cache=True)
-def _copied(messages):
-    """Return a copy of the messages that may be changed, which shares the arrays of masses."""
-    masses = List.empty_list(MASSES)
-    for one in messages.masses:
-        masses.append(one)
-    return Messages(
-        masses,
-        messages.offset.copy(),
-        messages.evidence.copy(),
-        messages.short.copy(),
-        messages.passed.copy(),
-        messages.growth.copy(),
-        messages.gone.copy(),
-        messages.asked.copy(),
-        messages.largest.copy(),
-    )
+def _copied(masses):
+    """Return a list of the same arrays, some of which may then be replaced."""
+    copy = List.empty_list(MASSES)
+    for one in masses:
+        copy.append(one)
+    return copy
+
+
+def empty_messages(count: int) -> Messages:
+    """Return messages of nodes of which nothing is known yet."""
+    each, of_probes = np.zeros((4, count)), np.zeros((3, count, PROBES))
+    return Messages._make((_ones(count), np.zeros(count, np.int64), *each[:3], *of_probes, each[3]))
 
 
 def upward(
@@ -333,7 +319,10 @@ def upward(
 
     Nodes that `plan.order` leaves out keep those that are `known`.
     """
-    messages = empty_messages(len(plan.left)) if known is None else _copied(known)
+    if known is None:
+        messages = empty_messages(len(plan.left))
+    else:
+        messages = known._make((_copied(known.masses), *(field.copy() for field in known[1:])))
     position = 0
     while position < len(plan.order):
         end = min(position + NODES_A_CALL, len(plan.order))
