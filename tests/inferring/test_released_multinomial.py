@@ -12,7 +12,7 @@ import trueup
 from trueup.demo import AREAS
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring import infer, released_multinomial
-from trueup.inferring.released_multinomial import LEAST_ESS, ReleasedMultinomial
+from trueup.inferring.released_multinomial import AIMED_EFFECTIVE_SIZE, ReleasedMultinomial
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Guarantee
@@ -76,8 +76,8 @@ def test_behind_a_draw_chains_are_checked():
 def test_chains_that_did_not_mix_are_no_posterior(monkeypatch):
     constraints, release = released([800, 3, 0], MultinomialSample())
     few = infer(release, ReleasedMultinomial(release="sample"), spec=constraints, draws=20).drawn
-    assert few.stats["smallest_ess"] >= LEAST_ESS  # the chains are longer than what is asked for
-    monkeypatch.setattr(released_multinomial, "LEAST_ESS", 10**6)
+    assert few.stats["smallest_ess"] >= AIMED_EFFECTIVE_SIZE  # the chains are longer than what is asked for
+    monkeypatch.setattr(released_multinomial, "AIMED_EFFECTIVE_SIZE", 10**6)
     with pytest.raises(ConvergenceError, match="more draws"):
         infer(release, ReleasedMultinomial(release="sample"), spec=constraints, draws=20)
 

@@ -28,7 +28,7 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.errors import PrivacyError
-from trueup.inferring.components import Vector, linked
+from trueup.inferring.components import ROW_TOLERANCE, Vector, linked
 from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.graver import bridges, graver_basis
 from trueup.kernel.lattice.structure import Lattice, Piece
@@ -41,7 +41,6 @@ MOST_TABLES = 2000
 """Tables of a piece up to which a search joins them."""
 MOST_ENTRIES = 1 << 23
 """Rows times cells of a piece up to which it is looked at."""
-ROW_TOLERANCE = 1e-6
 SINGLE_STEPS = 0
 """The pattern of steps of one cell, which comes first."""
 
@@ -181,17 +180,12 @@ def _with_slack(rows: _Rows, equal: NDArray[np.bool_]):
 def _listed_or_none(rows: _Rows, graver):
     if graver is not None:
         return graver, []
-    if (tables := _two_way_tables(rows)) is None:
+    matrix, ends = scipy.sparse.csr_array(rows.matrix.astype(float)), (rows.box[0], rows.box[1])
+    limits = rows.low - ROW_TOLERANCE, rows.high + ROW_TOLERANCE
+    if (tables := enumerate_fibre(matrix, *limits, ends, MOST_TABLES)) is None:
         return None
     basis = _basis(rows)
     return np.vstack([basis, bridges(tables, basis)]), []
-
-
-def _two_way_tables(rows: _Rows):
-    matrix = scipy.sparse.csr_array(rows.matrix.astype(float))
-    return enumerate_fibre(
-        matrix, rows.low - ROW_TOLERANCE, rows.high + ROW_TOLERANCE, (rows.box[0], rows.box[1]), MOST_TABLES
-    )
 
 
 def _basis(rows: _Rows):

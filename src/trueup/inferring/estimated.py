@@ -123,8 +123,8 @@ def fitted_mixture(cells: Cells, headers: Sequence[Measured], parts: Sequence[ND
 
 def _finest_measurements(
     cells: Cells, headers: Sequence[Measured], parts: Sequence[NDArray]
-) -> list[tuple[Any, NDArray, NDArray, int]]:
-    """Return law, cells, values and largest possible count of each query that measures the finest cells."""
+) -> list[tuple[Any, NDArray, NDArray]]:
+    """Return law, cells and values of each query that measures the finest cells."""
     found = []
     for header, part in zip(headers, parts):
         if canonical(cells, header.margin) != cells.finest:
@@ -132,7 +132,7 @@ def _finest_measurements(
         if not np.isfinite(header.law.variance):  # of an open interval nothing is known above
             continue
         at = np.arange(cells.n) if header.groups is None else header.groups
-        found.append((header.law, at, part, int(_window(header.law, part)[1].max(initial=0))))
+        found.append((header.law, at, part))
     return found
 
 
@@ -145,7 +145,7 @@ def _largest(
     for each such cell in it, as far as the sum allows.
     """
     least, most = np.zeros(cells.n, np.int64), np.full(cells.n, -1)
-    for law, at, part, _ in seen:
+    for law, at, part in seen:
         least[at], most[at] = _window(law, part)
     hidden, top = most < 0, int(most.max())
     if not hidden.any():
@@ -187,7 +187,7 @@ def _components(counts: NDArray[np.int64]) -> Reals:
 def _fit(kind: int, each: int, seen: list, components: Reals) -> Reals:
     """Return the fitted weights `(k,)` of one class of finest cells."""
     rows, times = [], []
-    for law, at, part, _ in seen:
+    for law, at, part in seen:
         values, often = np.unique(part[at % each == kind], return_counts=True)
         rows += [_evidence(law, value, components) for value in values.tolist()]
         times += often.tolist()

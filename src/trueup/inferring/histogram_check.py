@@ -89,12 +89,9 @@ def agreement(
         return Agreement(0, *4 * (float("nan"),))
     totals, each, spreads = [], [], []
     for done, place in enumerate(places.tolist()):
-        own = _place(problem, prepared, level, place)
-        leaves = own.leaves
+        own, leaves = _place(problem, prepared, level, place)
         here = run.reshape(-1, cells.shape[0], problem.columns)[:, leaves].astype(float)
-        there = (
-            _chains(walk, own.problem, leaves, rng).reshape(-1, len(leaves), problem.columns).astype(float)
-        )
+        there = _chains(walk, own, leaves, rng).reshape(-1, len(leaves), problem.columns).astype(float)
         sizes = here.sum(axis=2), there.sum(axis=2)
         totals.append(_difference(*sizes))
         each.append(_difference(here, there).ravel())
@@ -158,12 +155,6 @@ def _chains(
     return own.run(KEPT, THIN, silent)
 
 
-@dataclass(frozen=True, eq=False)
-class _Own:
-    problem: ColumnProblem
-    leaves: NDArray[np.int64]
-
-
 def _prepared(problem: ColumnProblem) -> tuple[HistogramProblem, Any, NDArray] | None:
     """Return the histogram's least-squares solution, or None if it does not cover every finest cell."""
     try:
@@ -178,15 +169,15 @@ def _prepared(problem: ColumnProblem) -> tuple[HistogramProblem, Any, NDArray] |
 
 def _place(
     problem: ColumnProblem, prepared: tuple[HistogramProblem, Any, NDArray], level: int, place: int
-) -> _Own:
-    """Return the problem of one place and all places below it, given a normal law of all other places."""
+) -> tuple[ColumnProblem, NDArray[np.int64]]:
+    """Return the problem of one place given a normal law of all others, and the lowest places below it."""
     constraints, headers, values, leaves = parts_within(
         problem.constraints, problem.headers, problem.values, level, place
     )
     message = _message(*prepared, level, place)
     first = problem.places.level_ptr[level : level + 2]
     public = problem.public.at(np.append(first[0] + place, first[1] + leaves))
-    return _Own(ColumnProblem(constraints, headers, values, message, public=public), leaves)
+    return ColumnProblem(constraints, headers, values, message, public=public), leaves
 
 
 def _message(

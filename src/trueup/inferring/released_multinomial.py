@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
+from trueup.inferring.chains import AIMED_EFFECTIVE_SIZE, MIN_DIAGNOSED_DRAWS
 from trueup.inferring.method import InferenceMethod, Progress, in_blocks
 from trueup.inferring.released import own_decides, two_parts
 from trueup.inferring.released.posterior import ModePosterior, draw_posterior
@@ -47,9 +48,6 @@ from trueup.run import Deadline
 DRAWS_AT_ONCE = 1000
 """Draws of a block; an interruption or the time limit keeps finished blocks."""
 NUMBER_OF_CHAINS = 4
-LEAST_ESS = 400
-MIN_DIAGNOSED_DRAWS = 1000
-"""Draws that the diagnostics rest on, at least."""
 
 
 @dataclass(frozen=True)
@@ -214,8 +212,8 @@ class ReleasedMultinomial(InferenceMethod):
         )
         watched = np.concatenate([counts, counts.sum(axis=2, keepdims=True)], axis=2)
         r_hat, ess = diagnose(watched)
-        allowed = r_hat_by_chance(watched.shape[2], LEAST_ESS)
-        good = r_hat.max() <= allowed and ess.min() >= LEAST_ESS
+        allowed = r_hat_by_chance(watched.shape[2], AIMED_EFFECTIVE_SIZE)
+        good = r_hat.max() <= allowed and ess.min() >= AIMED_EFFECTIVE_SIZE
         refused = (
             "" if good else f"R-hat {r_hat.max():.3f}, effective draws {ess.min():.0f}; ask for more draws"
         )

@@ -81,7 +81,7 @@ def pivots(matrix: Matrix) -> NDArray[np.intp]:
     array([1, 3])
     """
     reduced, _, found = _flint(matrix).rref()
-    rows = [[int(entry) for entry in row] for row in reduced.tolist()[:found]]
+    rows = _entries(reduced)[:found]
     return np.array([next(j for j, entry in enumerate(row) if entry) for row in rows], dtype=np.intp)
 
 
@@ -97,8 +97,7 @@ def pinned(matrix: Matrix) -> NDArray[np.bool_]:
     [True, False, False]
     """
     reduced, _, found = _flint(matrix).rref()
-    entries = np.array([[entry != 0 for entry in row] for row in reduced.tolist()[:found]], bool)
-    entries = entries.reshape(found, matrix.shape[1])
+    entries = np.array(_entries(reduced)[:found], object).reshape(found, matrix.shape[1]) != 0
     return np.asarray(entries[entries.sum(axis=1) == 1].any(axis=0))
 
 
@@ -122,8 +121,8 @@ def basis(matrix: Matrix) -> Matrix:
     array([[ 2, -1]])
     """
     m, n = matrix.shape
-    form = _hermite(matrix)
-    kernel = [row[m:] for row in form if not any(row[:m])]
+    stacked = np.hstack([matrix.T, np.eye(n, dtype=np.int64)])
+    kernel = [row[m:] for row in _entries(_flint(stacked).hnf()) if not any(row[:m])]
     return reduced(kernel) if kernel else np.zeros((0, n), np.int64)
 
 
@@ -135,7 +134,7 @@ def reduced(basis) -> Matrix:
     >>> reduced(np.array([[1, 0], [7, 1]])).tolist()
     [[1, 0], [0, 1]]
     """
-    return _array(_flint(basis).lll())
+    return np.array(_entries(_flint(basis).lll()), np.int64)
 
 
 def dependence(matrix: Matrix, cells: NDArray[np.intp], others: NDArray[np.intp]) -> tuple[Matrix, int]:
@@ -163,7 +162,7 @@ def dependence(matrix: Matrix, cells: NDArray[np.intp], others: NDArray[np.intp]
     inverse: Any = _flint(matrix[:, cells]).inv()
     solved = inverse * _flint(-matrix[:, others])
     shared, divisor = solved.numer_denom()
-    return _array(shared), int(divisor)
+    return np.array(_entries(shared), np.int64), int(divisor)
 
 
 def index(matrix: Matrix) -> int:
@@ -186,17 +185,8 @@ def hermite(matrix: Matrix) -> Matrix:
     >>> hermite(np.array([[2, 3], [0, 1], [2, 4]])).tolist()
     [[2, 0], [0, 1]]
     """
-    return np.array(_trimmed(matrix), dtype=np.int64).reshape(-1, matrix.shape[1])
-
-
-def _hermite(matrix: Matrix) -> list[list[int]]:
-    stacked = np.hstack([matrix.T, np.eye(matrix.shape[1], dtype=np.int64)])
-    return [[int(entry) for entry in row] for row in _flint(stacked).hnf().tolist()]
-
-
-def _trimmed(matrix: Matrix) -> list[list[int]]:
-    rows = [[int(entry) for entry in row] for row in _flint(matrix).hnf().tolist()]
-    return [row for row in rows if any(row)]
+    rows = [row for row in _entries(_flint(matrix).hnf()) if any(row)]
+    return np.array(rows, dtype=np.int64).reshape(-1, matrix.shape[1])
 
 
 def _flint(matrix):
@@ -210,8 +200,8 @@ def _flint(matrix):
     return fmpz_mat([[int(entry) for entry in row] for row in matrix])
 
 
-def _array(matrix) -> Matrix:
-    return np.array([[int(entry) for entry in row] for row in matrix.tolist()], dtype=np.int64)
+def _entries(matrix) -> list[list[int]]:
+    return [[int(entry) for entry in row] for row in matrix.tolist()]
 
 
 MOST_WORK = 2e10

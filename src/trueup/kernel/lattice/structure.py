@@ -213,7 +213,8 @@ def _recognise(cells: Cells, matrix: Matrix) -> list[Piece]:
     if len(matrix) == 0:
         return [Piece("free", cells, matrix)]
     if len(matrix) == 1 and np.all(np.abs(matrix) == 1):
-        return _signed_sum(cells, matrix)
+        kind = "sum" if np.all(matrix == matrix[0, 0]) else "general"
+        return [Piece(kind, cells, matrix)] if len(cells) > 1 else []
     grid = _grid(matrix)
     if grid is not None:
         ordered = matrix[algebra.independent_rows(matrix)][:, grid.ravel()]
@@ -239,11 +240,6 @@ def _recognise(cells: Cells, matrix: Matrix) -> list[Piece]:
 def _steps(size: int) -> Matrix:
     """Return differences of neighbouring cells `(size - 1, size)`: a basis of the vectors with sum 0."""
     return np.eye(size - 1, size, dtype=np.int64) - np.eye(size - 1, size, 1, dtype=np.int64)
-
-
-def _signed_sum(cells: Cells, matrix: Matrix) -> list[Piece]:
-    kind = "sum" if np.all(matrix == matrix[0, 0]) else "general"
-    return [Piece(kind, cells, matrix)] if len(cells) > 1 else []
 
 
 def _grid(matrix: Matrix) -> NDArray[np.intp] | None:
