@@ -178,9 +178,12 @@ def _paths(rings: Mapping[int, Sequence[Ring]], width: int) -> tuple[int, dict[i
     height = max(round(float(high[1] - low[1]) * width / span), 1)
     start = np.array([low[0], high[1]])
     drawn = {place: [(ring - start) * scale for ring in held] for place, held in rings.items()}
-    return height, {
-        place: "".join(map(_path, held)) or _dot(held[0]) for place, held in drawn.items() if held
-    }
+    paths = {}
+    for place, held in drawn.items():
+        if held:  # a unit square stands for a place smaller than a step of the grid
+            x, y = np.floor(held[0].mean(0)).astype(int)
+            paths[place] = "".join(map(_path, held)) or f"M{x} {y}l1 0l0 1l-1 0z"
+    return height, paths
 
 
 def _western_end(longitudes: NDArray) -> float:
@@ -199,12 +202,6 @@ def _western_end(longitudes: NDArray) -> float:
 def _eastward(points: NDArray, west: float) -> NDArray:
     """Return points as degrees east of the western end, and degrees north."""
     return np.column_stack([np.mod(points[:, 0] - west, 360), points[:, 1]])
-
-
-def _dot(ring: Ring) -> str:
-    """Return the outline of a unit square, for a place smaller than a step of the grid."""
-    x, y = np.floor(ring.mean(0)).astype(int)
-    return f"M{x} {y}l1 0l0 1l-1 0z"
 
 
 def _path(ring: Ring) -> str:
@@ -249,7 +246,8 @@ def draw_map(
         )
     share = margins[level] / np.maximum(np.abs(counts[level]), 1)
     shade = np.searchsorted(SHADES, share, side="right")
-    names = _names(cells, level)
+    held = cells.tree.names[cells.tree.level(level)] if cells.tree.names else None
+    names = cells.tree.labels(level) if held is None else [str(name) for name in held]
     drawn = tuple(
         Shape(
             path,
@@ -291,9 +289,3 @@ def shaded_by_count(certain: Map, cells: Cells, held: NDArray, unit: str, confid
         shapes=tuple(replace(shape, shade=int(s)) for shape, s in zip(certain.shapes, shade)),
         legend=(*(f"up to {number(end)}" for end in ends), f"up to {number(held[shown].max())}"),
     )
-
-
-def _names(cells: Cells, level: str) -> list[str]:
-    at = cells.tree.level(level)
-    held = cells.tree.names[at] if cells.tree.names else None
-    return cells.tree.labels(level) if held is None else [str(name) for name in held]

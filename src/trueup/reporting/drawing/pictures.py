@@ -49,7 +49,9 @@ class PictureAxis:
     def around(cls, values: Sequence[float], title: str) -> PictureAxis:
         """Return an axis that contains the values, from one round number to another."""
         lowest, highest = min(values), max(values)
-        step = _round_step((highest - lowest) or 1.0)
+        wanted = ((highest - lowest) or 1.0) / 4  # the step is the largest of 1, 2 or 5 times 10^k below it
+        power = 10.0 ** floor(log10(wanted))
+        step = power * max(lead for lead in (1, 2, 5) if lead * power <= wanted)
         low, high = step * floor(lowest / step), step * ceil(highest / step)
         return cls(title, low, high if high > low else low + step, step)
 
@@ -114,7 +116,10 @@ def before_after(
 def strips(values: Mapping[str, Sequence[float]], unit: str, message: str, caption: str) -> Figure:
     """Return a picture with the 5, 25, 50, 75 and 95 % quantiles of each row."""
     axis = PictureAxis.around([0, *(v for row in values.values() for v in row)], unit)
-    rows = tuple((name, _strip(*row)) for name, row in values.items())
+    rows = tuple(
+        (name, (Mark("thin", q05, q95), Mark("bar", q25, q75), Mark("tick", q50)))
+        for name, (q05, q25, q50, q75, q95) in values.items()
+    )
     return Figure(
         message, caption, axis, rows, (("tick", "median"), ("bar", "middle half"), ("thin", "90 %"))
     )
@@ -125,16 +130,6 @@ def _pair(before: float | None, after: float) -> tuple[Mark, ...]:
     if before is None:
         return (point,)
     return (Mark("join", min(before, after), max(before, after)), Mark("diamond", before), point)
-
-
-def _strip(q05: float, q25: float, q50: float, q75: float, q95: float) -> tuple[Mark, ...]:
-    return (Mark("thin", q05, q95), Mark("bar", q25, q75), Mark("tick", q50))
-
-
-def _round_step(span: float) -> float:
-    """Return the largest step of the form 1, 2 or 5 times 10^k that divides a span into at least four."""
-    power = 10.0 ** floor(log10(span / 4))
-    return power * max(lead for lead in (1, 2, 5) if lead * power <= span / 4)
 
 
 MOST_BINS = 60

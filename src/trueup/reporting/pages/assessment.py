@@ -230,10 +230,11 @@ def _beyond(flag: Flag) -> float:
 
 
 def _methods(view: AssessmentView) -> Section:
-    rows = (
-        (m.label, f"{m.title[:1].upper()}{m.title[1:]}. {_parameters(m.description)}")
-        for m in view.record.methods
-    )
+    rows = []
+    for m in view.record.methods:
+        own = {k: v for k, v in m.description.items() if k != "method"}
+        parameters = f"Parameters: {said(own)}." if own else "It has no parameters."
+        rows.append((m.label, f"{m.title[:1].upper()}{m.title[1:]}. {parameters}"))
     shown = Text(*_not_drawn(view))
     blocks = (Facts(tuple(rows)), *([shown] if shown.paragraphs else []))
     return Section("methods", "The methods compared", blocks)
@@ -265,8 +266,3 @@ def _making(record: Assessment) -> Section:
         ("Monte Carlo error", "How far a figure would move if the replicates were drawn anew."),
     )
     return Section("making", "How it was made, and words used", (Facts(facts), Facts(words)))
-
-
-def _parameters(description) -> str:
-    own = {k: v for k, v in description.items() if k != "method"}
-    return f"Parameters: {said(own)}." if own else "It has no parameters."

@@ -52,6 +52,8 @@ def posterior_facts(posterior: Posterior) -> tuple[tuple[str, str], ...]:
     chains, draws, n = posterior.draws.shape
     drawn = posterior.drawn
     known = "converged" if drawn.connected else "agree"
+    given = posterior.method.get("prior")
+    prior = "flat" if given is None else str(dict(given)["name"])
     kind = "independent" if drawn.independent else f"from {chains} Markov chains that {known}"
     intervals = (
         "contradicted by the measurements"
@@ -62,23 +64,16 @@ def posterior_facts(posterior: Posterior) -> tuple[tuple[str, str], ...]:
         ("Counts", number(n)),
         ("Draws of all counts together", f"{number(chains * draws)}, {kind}"),
         ("Intervals", intervals),
-        ("Assumed before", _assumed(posterior)),
+        ("Assumed before", _ASSUMED.get(prior, posterior.prior.removeprefix("the "))),
         ("Method", str(posterior.method["method"])),
     )
 
 
-_ASSUMED = {
+_ASSUMED = {  # words for the prior on which the posterior is based
     "hierarchical": "how unevenly wholes split into parts, as the published numbers themselves say",
     "flat": "nothing: every count that the rules allow was equally likely",
     "estimated": "how large counts usually are, as the published numbers themselves say",
 }
-
-
-def _assumed(posterior: Posterior) -> str:
-    """Return words for the prior on which the posterior is based."""
-    given = posterior.method.get("prior")
-    name = "flat" if given is None else str(dict(given)["name"])
-    return _ASSUMED.get(name, posterior.prior.removeprefix("the "))
 
 
 _NOISY = (

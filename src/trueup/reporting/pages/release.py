@@ -196,20 +196,16 @@ def adjustments(release: Release, unit: str) -> Section:
     changes = _changes(release)
     if not changes:
         return Section("changes", heading, (Text("Nothing: no count carries noise."),))
+    facts = {"whole": release.checks.get("whole numbers"), "not negative": (release.counts >= 0).all()}
+    rules = " and ".join(name for name, holds in facts.items() if holds)
+    kept = f" and keep them {rules}," if rules else ""
     text = Text(
-        f"To make the counts add up,{_kept_rules(release)} reconciliation moved them away from the noisy counts. The "
+        f"To make the counts add up,{kept} reconciliation moved them away from the noisy counts. The "
         "change is a public quantity: it is computed from noisy and released counts only. "
         "It removes noise as well, so a change is not an error."
     )
     quantiles = {name: np.quantile(change, _AT) for name, change in changes.items()}
     return Section("changes", heading, (text, _picture(quantiles, unit), _table(changes, quantiles, unit)))
-
-
-def _kept_rules(release: Release) -> str:
-    """Return words for other rules that reconciliation kept, such as whole numbers."""
-    facts = {"whole": release.checks.get("whole numbers"), "not negative": (release.counts >= 0).all()}
-    kept = " and ".join(name for name, holds in facts.items() if holds)
-    return f" and keep them {kept}," if kept else ""
 
 
 def _changes(release: Release) -> dict[str, NDArray]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trueup.digits import error_digit, to_digits
 from trueup.model.cells import Margin
 from trueup.model.records.assessment import Columns
-from trueup.reporting.drawing import Chart, Column, Point, Section, Table, Text, chart, numeric
+from trueup.reporting.drawing import Chart, Column, Section, Table, Text, chart, numeric
 from trueup.reporting.drawing.words import number, percent, plain, plural
 from trueup.reporting.sections.assessed_error import (
     WHISKERS,
@@ -45,7 +45,7 @@ def _coverage_chart(view: AssessmentView, rule: str, claim: float, margin: Margi
     found = view.points("coverage", by="size", level=str(margin), units=list(classes), about=rule)
     if not any(point for row in found.values() for point in row):
         return None
-    shares = {name: [_percent(p) for p in row] for name, row in found.items()}
+    shares = {name: [p and (100 * p[0], 100 * p[1]) for p in row] for name, row in found.items()}
     what = counts_of(margin)
     return chart(
         shares,
@@ -57,10 +57,6 @@ def _coverage_chart(view: AssessmentView, rule: str, claim: float, margin: Margi
         from_zero=False,
         reference=(100 * claim, f"claimed: {percent(claim)}"),
     )
-
-
-def _percent(point: Point | None) -> Point | None:
-    return None if point is None else (100 * point[0], 100 * point[1])
 
 
 def _lengths(view: AssessmentView) -> Table:

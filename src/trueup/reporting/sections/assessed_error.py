@@ -87,32 +87,31 @@ def by_level(view: AssessmentView) -> Section:
     return Section("levels", "Error of each table", (picture, *_level_tables(view)))
 
 
+_STATISTICS = {
+    "bias": "Bias",
+    "variance": "Variance",
+    "rmse": "Typical error",
+    "mean absolute error": "Mean absolute error",
+}
+
+
 def _level_tables(view: AssessmentView) -> Iterator[Table]:
     for margin in view.record.levels:
         rows = []
         for name in view.names:
             for budget in view.record.budgets:
-                figures = (
-                    view.record.rows(
-                        statistic=s, by="level", level=str(margin), method=name, budget=budget.label
-                    )
-                    for s in ("bias", "variance", "rmse", "mean absolute error")
-                )
-                rows.append([name, budget.label, *map(_first, figures)])
-        headings = ("Bias", "Variance", "Typical error", "Mean absolute error")
+                of = {"by": "level", "level": str(margin), "method": name, "budget": budget.label}
+                figures = (with_error(view.record.rows(statistic=s, **of)) for s in _STATISTICS)
+                rows.append([name, budget.label, *(next(iter(texts), "–") for texts in figures)])
         yield Table(
             f"Error of {table_name(margin)} ({view.unit}; the variance in their squares), ± its Monte Carlo error",
             (
                 Column("Method", [r[0] for r in rows]),
                 Column("Budget", view.record.shown_budgets(*zip(*(r[:2] for r in rows)))),
-                *(numeric(h, [r[2 + i] for r in rows]) for i, h in enumerate(headings)),
+                *(numeric(h, [r[2 + i] for r in rows]) for i, h in enumerate(_STATISTICS.values())),
             ),
             summary=f"Figures of {table_name(margin)}",
         )
-
-
-def _first(rows: Columns) -> str:
-    return with_error(rows)[0] if len(rows["value"]) else "–"
 
 
 def residuals(view: AssessmentView) -> Section:
@@ -153,10 +152,7 @@ def _budget_chart(
     view: AssessmentView, margin: Margin, budgets: Sequence[Budget], places: Sequence[tuple[str, str]]
 ) -> Chart:
     rows = view.record.rows(statistic="rmse", by="level", level=str(margin))
-    held = {
-        (str(m), str(b)): (float(v), float(e))
-        for m, b, v, e in zip(rows["method"], rows["budget"], rows["value"], rows["mc_error"])
-    }
+    held = _figures(rows, "budget")
     series = {name: [held.get((name, b.label)) for b in budgets] for name in view.names}
     what = counts_of(margin)
     return chart(
@@ -187,14 +183,9 @@ class AssessmentView:
 
     def points(self, statistic: str, *, by: str, level: str, units: Sequence[str], about: str | None = None):
         """Return for each method one point per class or group in `units`; None where there is no figure."""
-        held = self._lookup(statistic, by, level, about)
-        return {name: [held.get((name, unit)) for unit in units] for name in self.names}
-
-    def _lookup(self, statistic: str, by: str, level: str, about: str | None) -> dict[tuple[str, str], Point]:
         wanted = {"statistic": statistic, "by": by, "level": level, "budget": self.budget.label}
-        rows = self.record.rows(**wanted, **({} if about is None else {"about": about}))
-        values = zip(rows["method"], rows["unit"], rows["value"], rows["mc_error"])
-        return {(str(m), str(u)): (float(v), float(e)) for m, u, v, e in values}
+        held = _figures(self.record.rows(**wanted, **({} if about is None else {"about": about})), "unit")
+        return {name: [held.get((name, unit)) for unit in units] for name in self.names}
 
     def classes(self, by: str, level: str) -> dict[str, int]:
         """Return the names of a level's classes, and the number of counts in each."""
@@ -217,6 +208,14 @@ class AssessmentView:
     def at(self) -> str:
         """Return a sentence that names the budget shown, if there are several."""
         return f" Shown at {self.budget.label}." if len(self.record.budgets) > 1 else ""
+
+
+def _figures(rows: Columns, by: str) -> dict[tuple[str, str], Point]:
+    """Return figures with their Monte Carlo errors, by method and another column."""
+    keys = zip(rows["method"], rows[by])
+    return {
+        (str(m), str(k)): (float(v), float(e)) for (m, k), v, e in zip(keys, rows["value"], rows["mc_error"])
+    }
 
 
 def places_of(classes: dict[str, int], margin: Margin) -> list[tuple[str, str]]:

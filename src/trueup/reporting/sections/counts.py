@@ -117,18 +117,13 @@ def _place_columns(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
     used, inverse = np.unique(place, return_inverse=True)
     codes = [cells.tree.label(margin.level, int(p)) for p in used]
     names = names_with_parents(cells, level, used)
-    labels = _told_apart(names, codes) if names is not None else codes
+    times = Counter(names)  # of several places with one name, each is followed by its code
+    labels = [n if times[n] == 1 else f"{n} ({code})" for n, code in zip(names, codes)] if names else codes
     found = [Column(plain(margin.level).capitalize(), [labels[i] for i in inverse])]
     return found + [
         Column(plain(r.name).capitalize(), [r.values[v] for v in value])
         for r, value in zip(cells.kept(margin), values)
     ]
-
-
-def _told_apart(names: list[str], codes: list[str]) -> list[str]:
-    """Return names, each followed by its code if several places have that name."""
-    times = Counter(names)
-    return [name if times[name] == 1 else f"{name} ({code})" for name, code in zip(names, codes)]
 
 
 def names_with_parents(cells: Cells, level: int, places: NDArray) -> list[str] | None:

@@ -32,11 +32,6 @@ def noise_margin(law: Law) -> float:
     return float(law.quantile(0.95)) if law.factors else nan
 
 
-def _deviation(law: Law) -> float:
-    """Return the standard deviation (counts) of the noise of one count; NaN if the law is for several counts together."""
-    return float(np.sqrt(law.variance)) if law.factors else nan
-
-
 def of_margin(measurements: Measurements, margin: Margin) -> list[tuple[Measured, NDArray]]:
     """Return the header and the values of every measurement of a margin; groups that were not measured are masked."""
     pairs = zip(measurements.headers, measurements.values)
@@ -47,10 +42,13 @@ def of_margin(measurements: Measurements, margin: Margin) -> list[tuple[Measured
 def noise_error(measurements: Measurements, unit: str) -> Section:
     """Return the section with the margins of error of the noise alone."""
     noisy = [h for h in measurements.headers if not h.exact]
+    deviations = [
+        np.sqrt(h.law.variance) if h.law.factors else nan for h in noisy
+    ]  # NaN: a law of several counts
     columns = (
         Column("Noisy table", [f"{plain(h.query)}, {table_name(h.margin)}" for h in noisy]),
         _sizes(measurements, [h.margin for h in noisy]),
-        numeric(f"Standard deviation of the noise ({unit})", np.array([_deviation(h.law) for h in noisy])),
+        numeric(f"Standard deviation of the noise ({unit})", np.array(deviations)),
         numeric(
             f"90 % noise margin (±\N{NO-BREAK SPACE}{unit})", [number(noise_margin(h.law)) for h in noisy]
         ),
@@ -123,6 +121,7 @@ def _closed_form(release: Release, unit: str) -> Section:
 
 
 def _table(release: Release, margins: Sequence[Margin], unit: str) -> Table:
+    alone = [_noise(release.measurements, m) for m in margins]
     spread = [np.quantile(release.errors[m], [0, 0.5, 1]) for m in margins]
     smallest, median, largest = np.array(spread).T
     columns = (
@@ -130,7 +129,7 @@ def _table(release: Release, margins: Sequence[Margin], unit: str) -> Table:
         _sizes(release.measurements, margins),
         numeric(
             f"90 % margin of the noisy count alone (±\N{NO-BREAK SPACE}{unit})",
-            [_noise_text(release.measurements, m) for m in margins],
+            ["not measured" if noise is None else number(noise) if noise else "exact" for noise in alone],
         ),
         numeric(f"Standard error, smallest ({unit})", smallest),
         numeric(f"Standard error, median ({unit})", median),
@@ -162,11 +161,6 @@ def _noise(measurements: Measurements, margin: Margin) -> float | None:
     """Return the smallest margin of error (counts) among the measurements of a margin; None if it was not measured."""
     found = [noise_margin(header.law) for header, _ in of_margin(measurements, margin)]
     return min(found, default=None)
-
-
-def _noise_text(measurements: Measurements, margin: Margin) -> str:
-    found = _noise(measurements, margin)
-    return "not measured" if found is None else number(found) if found else "exact"
 
 
 def _sizes(measurements: Measurements, margins: Sequence[Margin]) -> Column:

@@ -238,10 +238,11 @@ def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
     if not found:
         return ()
     percent, alone = read_confidence(level), _is_whole(release, release.cells.tree.levels[-1])
+    ranges = {m: dict.fromkeys(f"± {number(np.ceil(end))}" for end in reach) for m, reach in found.items()}
     said = [
         f"{_by(release, m) if m.attributes else 'in all' if m.level == 'all' or alone else plain(m.level)}: "
-        f"{_margin_range(*reach)} {unit}"
-        for m, reach in found.items()
+        f"{' to '.join(ends)} {unit}"
+        for m, ends in ranges.items()
     ]
     of = f" of {what}" if (what := counted(release.spec, unit)) != unit else ""
     return (
@@ -259,11 +260,6 @@ def margins_of(release: Release, margin: Margin, level: float | str) -> tuple[fl
         known = release.margin_of_error(margin, level)
         errors = np.zeros(0) if known is None else known
     return (float(errors.min()), float(errors.max())) if errors.size else None
-
-
-def _margin_range(low: float, high: float) -> str:
-    low, high = np.ceil(low), np.ceil(high)
-    return f"± {number(low)}" if low == high else f"± {number(low)} to ± {number(high)}"
 
 
 def about(spec: Spec, release: Release) -> Section:

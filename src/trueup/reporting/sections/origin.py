@@ -29,6 +29,9 @@ _CHECKS = {
     "invariants exact": "Every count declared exact is published exactly as enumerated.",
 }
 
+_BROKEN = "✗ does not hold"
+_FAILED = {_WHOLE: "– not claimed: the method's counts are continuous"}
+
 
 def checks(release: Release) -> Section:
     """Return the section on the rules that were checked on the released counts."""
@@ -38,7 +41,10 @@ def checks(release: Release) -> Section:
         (
             Column("Check", [name.capitalize() for name in names]),
             Column("What was checked", [_CHECKS.get(name, "") for name in names]),
-            Column("Result", [_result(name, release.checks[name]) for name in names]),
+            Column(
+                "Result",
+                ["✓ holds" if release.checks[name] else _FAILED.get(name, _BROKEN) for name in names],
+            ),
         ),
     )
     added = Text(
@@ -51,13 +57,6 @@ def passed(release: Release) -> str:
     """Return words for the number of claimed checks that passed."""
     claimed = [holds for name, holds in release.checks.items() if holds or name != _WHOLE]
     return f"{sum(claimed)} of {len(claimed)}"
-
-
-def _result(name: str, holds: bool) -> str:
-    """Return the result of a check as words; a method with fractional counts claims no whole numbers."""
-    if holds:
-        return "✓ holds"
-    return "– not claimed: the method's counts are continuous" if name == _WHOLE else "✗ does not hold"
 
 
 def making(release: Release, spec: Spec, unit: str) -> Section:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -156,14 +157,10 @@ def _blocks(
                 f"{held.text(most)}. {names[least]} has the smallest: {held.text(least)}."
             )
         about = line if np.isfinite(held.low).any() else "No margin of error of these sums is known."
-        figures.append(_figure(_title(cells, margin), held, names, shown, unit, about))
+        whole = "the whole" if cells.tree.sizes[cells.tree.level(margin.level)] == 1 else plain(margin.level)
+        what = whole + "".join(f" by {plain(name)}" for name in margin.attributes) + margin.whose
+        figures.append(_figure(what[:1].upper() + what[1:], held, names, shown, unit, about))
     return (Text(*said, _OVERLAP), *more, *figures)
-
-
-def _title(cells: Cells, margin: Margin) -> str:
-    level = plain(margin.level) if cells.tree.sizes[cells.tree.level(margin.level)] > 1 else "the whole"
-    what = level + "".join(f" by {plain(name)}" for name in margin.attributes) + margin.whose
-    return f"{what[:1].upper()}{what[1:]}"
 
 
 def _figure(what: str, held: Known, names: list[str], shown: NDArray, unit: str, line: str) -> Figure:
@@ -197,11 +194,5 @@ def _group_names(cells: Cells, margin: Margin) -> list[str]:
     labels = names_with_parents(cells, level, places) or cells.tree.labels(margin.level)
     if not margin.attributes:
         return labels
-    values = [", ".join(each) for each in _combinations(cells, margin)]
+    values = [", ".join(each) for each in product(*(recode.values for recode in cells.kept(margin)))]
     return values if len(labels) == 1 else [f"{place}, {value}" for place in labels for value in values]
-
-
-def _combinations(cells: Cells, margin: Margin) -> Iterator[tuple[str, ...]]:
-    kept = cells.kept(margin)
-    for index in np.ndindex(*(recode.size for recode in kept)):
-        yield tuple(recode.values[i] for recode, i in zip(kept, index))
