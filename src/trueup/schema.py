@@ -78,7 +78,8 @@ def _shared_of_infer() -> dict[str, Any]:
         "default": DEFAULT_MINUTES,
         "description": "wall time until an answer or a refusal stands",
     }
-    return {"minutes": minutes, "quantity": {"type": "array", "items": _record_schema(Ratio)}}
+    ratio = {**TypeAdapter(Ratio).json_schema(), "additionalProperties": False}
+    return {"minutes": minutes, "quantity": {"type": "array", "items": ratio}}
 
 
 def _add_methods(schema: dict, verb: str, kinds: Sequence[type], shared: dict, unnamed: dict) -> None:
@@ -91,10 +92,6 @@ def _add_methods(schema: dict, verb: str, kinds: Sequence[type], shared: dict, u
         "description": "the method and its parameters; by default the first method that fits",
         "anyOf": [*({"$ref": f"#/$defs/{name}"} for name in methods), unnamed],
     }
-
-
-def _record_schema(kind: type) -> dict[str, Any]:
-    return {**TypeAdapter(kind).json_schema(), "additionalProperties": False}
 
 
 def _method_schema(kind: Any, shared: dict) -> dict[str, Any]:

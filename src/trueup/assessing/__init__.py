@@ -164,6 +164,7 @@ def assess(
         others=others,
     )
     strata = [stratify(known.cells, known.counts, margin, sizes) for margin in published(constraints)]
+    fitting = {s.margin: min(replicates, MAX_KEPT_ERRORS // len(s.truth)) for s in strata}
     simulation = Simulation(
         known.cells,
         known.counts,
@@ -174,7 +175,7 @@ def assess(
         strata,
         _limits(options.get("thresholds") or {}, strata),
         seed,
-        {s.margin: _kept_replicates(replicates, len(s.truth)) for s in strata},
+        {margin: number if number >= MIN_REPLICATES else 0 for margin, number in fitting.items()},
         [min(1.0, infer_replicates / replicates) if m.verb == "infer" else 1.0 for m in compared.methods],
         additivity=bool(others),
         linked=ratio_of(constraints),
@@ -223,12 +224,6 @@ def _limits(thresholds: Mapping[str, float], strata: Sequence[Strata]) -> dict[M
             raise SpecError(f"the threshold for '{name}' is not a number", needed="a finite count")
         found[margins[name]] = {f"{limit:,g}": limit}
     return found
-
-
-def _kept_replicates(replicates: int, groups: int) -> int:
-    """Return how many replicates' errors of single counts are stored, 0 if too few fit in memory."""
-    number = min(replicates, MAX_KEPT_ERRORS // groups)
-    return number if number >= MIN_REPLICATES else 0
 
 
 def _record(

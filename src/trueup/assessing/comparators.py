@@ -100,16 +100,12 @@ class Swapping:
         each = cells.n // cells.shape[0]
         records = np.repeat(np.arange(cells.n), chosen)
         place, kind = records // each, records % each
-        parent = self._parents(cells)[place]
+        last = len(cells.tree.levels) - 1
+        parent = cells.tree.ancestors(last, last - 1)[place] if last else np.zeros_like(place)
         order = np.lexsort((rng.random(len(records)), parent))  # places ascend, and so do their parents
         swapped = self.counts - chosen
         np.add.at(swapped, place * each + kind[order], 1)
         return swapped
-
-    def _parents(self, cells: Cells) -> NDArray[np.int64]:
-        tree = cells.tree
-        last = len(tree.levels) - 1
-        return tree.ancestors(last, max(last - 1, 0)) if last else np.zeros(tree.sizes[-1], np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.method import InferenceMethod as InferMethod
+from trueup.inferring.method import silent
 from trueup.kernel import Status
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured, split
@@ -211,7 +212,8 @@ class Inferrer:
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
         """Infer the counts from each row of measured values, and return posterior means and intervals."""
-        drawn = [self._draw(row, rng) for row in values]
+        made = (self.method.apply(self.state, row, self.draws, rng, silent) for row in values)
+        drawn = [one.accepted(self.method.name) for one in made]
         found = {margin: [self._describe(cells, d, margin) for d in drawn] for margin in margins}
         tables = {margin: np.stack([mean for mean, _, _ in rows]) for margin, rows in found.items()}
         intervals = {
@@ -219,10 +221,6 @@ class Inferrer:
             for margin, rows in found.items()
         }
         return ReplicateEstimates(tables, intervals)
-
-    def _draw(self, row: NDArray, rng: np.random.Generator) -> Drawn:
-        drawn = self.method.apply(self.state, row, self.draws, rng, lambda done, of: None)
-        return drawn.accepted(self.method.name)
 
     def _describe(self, cells: Cells, drawn: Drawn, margin: Margin) -> tuple[NDArray, NDArray, NDArray]:
         """Return the posterior mean of every group of a margin, and the ends of its interval."""

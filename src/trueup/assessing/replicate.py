@@ -113,10 +113,13 @@ class Simulation:
                 rows = max(2, ceil(block.size * self.shares[number]))
                 for margin, (tally_, means) in self._tally(block, estimator, values[:rows]).items():
                     sums[budget, number, margin] = tally_
-                    if number:
-                        versus[budget, number, margin] = _compare(means, first[margin])
-                    else:
+                    if not number:
                         first[margin] = means
+                        continue
+                    versus[budget, number, margin] = {  # replicate by replicate, under the same noise
+                        key: Scatter.of(means[key] - first[margin][key][: len(means[key])])
+                        for key in (ERROR, SQUARE)
+                    }
         return Done(block.size, 1, sums, versus)
 
     def _rng(self, block: ReplicateBlock, purpose: int) -> np.random.Generator:
@@ -146,12 +149,6 @@ class Simulation:
         if self.linked and strata.margin.attributes == (COUNTED_UNIT,):
             found |= _of_ratios(strata.truth, tables[strata.margin], self.linked)
         return found
-
-
-def _compare(means: Mapping[Key, NDArray], first: Mapping[Key, NDArray]) -> dict[Key, Scatter]:
-    """Return the differences of a method from the first one, replicate by replicate, under the same noise."""
-    rows = len(means[ERROR])
-    return {key: Scatter.of(means[key] - first[key][:rows]) for key in (ERROR, SQUARE)}
 
 
 def _missed(cells: Cells, margin: Margin, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:

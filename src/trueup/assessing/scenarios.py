@@ -24,7 +24,6 @@ from trueup.model.mechanism import plan_measurements
 from trueup.model.records.assessment import Assessed, Budget
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
-from trueup.model.spec_queries import Query
 from trueup.model.verb import describe, refuse_method
 from trueup.reconciling import Prepared, build, choose
 from trueup.reconciling.method import Method
@@ -66,12 +65,13 @@ def scaled_budgets(spec: Spec, scale: Fraction) -> Spec:
     >>> str(scaled_budgets(AREAS, Fraction(1, 3)).queries[0].budgets["area"])
     '1/6'
     """
-    return spec.model_copy(update={"queries": tuple(_scaled_query(q, scale) for q in spec.queries)})
-
-
-def _scaled_query(query: Query, scale: Fraction) -> Query:
-    budgets = {level: amount * scale for level, amount in query.budgets.items()}
-    return query.model_copy(update={query.currency: budgets, "levels": ()})
+    queries = [
+        query.model_copy(
+            update={query.currency: {at: b * scale for at, b in query.budgets.items()}, "levels": ()}
+        )
+        for query in spec.queries
+    ]
+    return spec.model_copy(update={"queries": tuple(queries)})
 
 
 def reconcilers(spec: Spec, constraints: Constraints, methods: Sequence[Any]) -> list[Method]:

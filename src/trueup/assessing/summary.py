@@ -169,7 +169,9 @@ def _of_classes(classing: Classing, at: slice, tally: Tally, variance: NDArray) 
             yield from _class_rows(classing, ("rmse", ""), *_root(value, error), tally.replicates)
             continue
         if key[0] in SHARES:
-            error = _not_zero(error, scatter.count)
+            error = np.where(
+                error > 0, error, 1 / (scatter.count + 2)
+            )  # at least about one over all replicates
         yield from _class_rows(classing, (names.get(key, key[0]), key[1]), value, error, tally.replicates)
     error = tally.blocks["variance", ""].error
     yield from _class_rows(classing, ("variance", ""), variance[at], error[at], tally.replicates)
@@ -242,11 +244,6 @@ def _root(square: NDArray, error: NDArray) -> tuple[NDArray, NDArray]:
     """Return the square root of a mean square, with its Monte Carlo error by the delta method."""
     root = np.sqrt(square)
     return root, np.divide(error, 2 * root, out=np.zeros_like(root), where=root > 0)
-
-
-def _not_zero(error: NDArray, count: int) -> NDArray:
-    """Return the Monte Carlo error of a share, at least about one over the number of replicates."""
-    return np.where(error > 0, error, 1 / (count + 2))
 
 
 # --- single counts --------------------------------------------------------------------------------

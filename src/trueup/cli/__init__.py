@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -174,10 +175,20 @@ _RESUME: list[str] = []
 """The command that continues a run, where one was left."""
 
 
-def say_resume(command: str) -> None:
-    """Print the command that resumes an interrupted run."""
-    _RESUME.append(command)
-    print(f"continue with: {command}", file=sys.stderr)
+@contextmanager
+def saying_resume(
+    left: Path | None, command: str = "", by: type[BaseException] = BaseException
+) -> Iterator[None]:
+    """Print the command that resumes a run, by default this one, if an error ends the block and a path is left."""
+    try:
+        yield
+    except by as error:
+        if (
+            left is not None and left.exists() and not isinstance(error, BusyError)
+        ):  # else it is being worked on
+            _RESUME.append(command or shlex.join(["trueup", *sys.argv[1:]]))
+            print(f"continue with: {_RESUME[-1]}", file=sys.stderr)
+        raise
 
 
 def leave_refused(error: TrueupError, answered: Mapping[str, Any] = MappingProxyType({})) -> NoReturn:

@@ -5,17 +5,14 @@ One file: the options of one command, and what it does with each source.
 
 from __future__ import annotations
 
-import shlex
 import shutil
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trueup.cli import say_resume
+from trueup.cli import saying_resume
 from trueup.cli.infer_parts import Drawing, InferenceByParts, posterior_as_json, print_missed, print_posterior
 from trueup.cli.options import (
     ENGINE,
@@ -94,7 +91,6 @@ def infer_command(
     from trueup.files.target import refuse_occupied
     from trueup.inferring import infer as run
     from trueup.inferring import tiered
-    from trueup.io.bundle.read import refuse_beyond
     from trueup.model.records.together import link_periods
 
     refuse_idle({"--by": by}, "--areas", areas)
@@ -114,17 +110,14 @@ def infer_command(
     unused = {"--summaries-alone": summaries_alone, "--log": log}
     refuse_idle(unused | {"--take-over": take_over}, "--engine", engine)
     limit, each = memory_limit(memory), BYTES_PER_CELL + (8 * draws if within is None else 0)
-    bundle = source if source is not None and source.is_dir() else None
-    if bundle is not None:
-        _refuse_inside(bundle, out)
-        refuse_beyond(bundle, limit, each=each)
+    bundle = _fitting_bundle(source, out, limit, each)
     given = [with_encoding(path, encoding) for path in table or []]
     files = with_encoding(geography, encoding), with_encoding(released, encoding)
     spec, measurements = read_source(source, perturbed, given, *files)
     inferred = measurements
     if later:
         inferred = read_periods(bundle, measurements, later)
-        spec, measurements = None, link_periods(inferred)[0]
+        measurements = link_periods(inferred)[0]
     if bundle is None:
         refuse_needed(f"'{perturbed or source}'", PROCESS_BYTES + each * measurements.cells.n, limit)
     if estimates is not None:
@@ -133,24 +126,39 @@ def infer_command(
     cells = _inferred(measurements, within)
     shown = _known_labels(cells, chosen or [])
     wanted = None if mapping is None else area_summary(cells, mapping, column, by)
-    method = None if tier is None else tiered(inferred, spec, tier)
+    known = None if later else spec  # of several periods, the record knows its own
+    method = None if tier is None else tiered(inferred, known, tier)
     chains = None if out is None else out.absolute().with_name(f".{out.name}.chains")
     how: dict[str, Any] = {"draws": draws, "level": level, "within": within, "workers": workers or 1}
     how |= {"minutes": minutes}
-    if measurements.guarantee.kind != "none" and not later:  # else the record knows its own
-        how["spec"] = spec
+    if measurements.guarantee.kind != "none" and known is not None:  # else the record knows its own
+        how["spec"] = known
     # Progress goes to standard error, whatever goes to standard output.
-    with _goes_on(chains), progress(quiet=False) as tell:
+    with saying_resume(chains, by=KeyboardInterrupt), progress(quiet=False) as tell:
         posterior = run(inferred, method, progress=Drawing(tell), checkpoint=chains, **how)
         tell("describing every count")
         found = None if wanted is None else wanted(posterior)
     if estimates is not None:
-        _write_estimates(estimates, posterior, spec, measurements)
+        from trueup.io.published.sdhc import write_estimates
+
+        write_estimates(estimates, posterior, spec, measurements)
     if out is not None:
-        _write_with_page(out, posterior, shown, spec, found, as_csv=as_csv)
+        _write_with_page(out, posterior, shown, known, found, as_csv=as_csv)
         shutil.rmtree(chains or "", ignore_errors=True)
     missed = _missed(measurements, posterior) if perturbed is not None else None
     _print_found(posterior, found, missed, None if as_json else (show, out, found, column))
+
+
+def _fitting_bundle(source: Path | None, out: Path | None, limit: int | None, each: int) -> Path | None:
+    """Return the source if it is a bundle; refuse one that the output would lie in, or that needs too much memory."""
+    from trueup.io.bundle.read import refuse_beyond
+
+    if source is None or not source.is_dir():
+        return None
+    if out is not None and out.resolve().is_relative_to(source.resolve()):
+        raise SpecError(f"'{out}' lies inside the bundle '{source}'", needed="a folder outside the bundle")
+    refuse_beyond(source, limit, each=each)
+    return source
 
 
 def _print_found(
@@ -176,23 +184,6 @@ def _write_with_page(
     write_posterior(out, posterior, as_csv=as_csv, page=page, areas=areas)
 
 
-def _refuse_inside(bundle: Path, out: Path | None) -> None:
-    """Refuse an output path inside the bundle that is read."""
-    if out is not None and out.resolve().is_relative_to(bundle.resolve()):
-        raise SpecError(f"'{out}' lies inside the bundle '{bundle}'", needed="a folder outside the bundle")
-
-
-@contextmanager
-def _goes_on(chains: Path | None) -> Iterator[None]:
-    """Print the command that resumes an interrupted run, if it has left checkpoints."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if chains is not None and chains.exists():
-            say_resume(shlex.join(["trueup", *sys.argv[1:]]))
-        raise
-
-
 def _refuse_estimates(spec: Any, path: Path, *, census: bool) -> None:
     """Refuse `--estimates` for anything but S-DHC tables with ratios."""
     from trueup.files.target import refuse_file
@@ -206,12 +197,6 @@ def _refuse_estimates(spec: Any, path: Path, *, census: bool) -> None:
             remedy="leave out --estimates, or give what is needed",
         )
     refuse_file(path, "--estimates")
-
-
-def _write_estimates(path: Path, posterior: Any, spec: Any, measurements: Any) -> None:
-    from trueup.io.published.sdhc import write_estimates
-
-    write_estimates(path, posterior, spec, measurements)
 
 
 def _missed(measurements, posterior) -> list[dict]:

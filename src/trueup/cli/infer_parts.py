@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trueup.cli import say_resume
+from trueup.cli import saying_resume
 from trueup.cli.options import memory_limit, names_in, opened_executor
 from trueup.cli.printing import print_json, print_table, progress, writing_log
 from trueup.digits import to_figure
-from trueup.errors import BusyError, SpecError
+from trueup.errors import SpecError
 
 if TYPE_CHECKING:
     from trueup.model.records.posterior import Posterior
@@ -178,7 +176,7 @@ class InferenceByParts:
         kept, own = names_in(self.by), measured.cells
         table = None if self.areas is None else AreaTable.read(self.areas, self.column, own, kept)
         with (
-            _going_on(out),
+            saying_resume(out.with_name(f"{out.name}.run")),
             opened_executor(
                 self.engine, self.master, self.workers, memory=memory_limit(self.memory)
             ) as executor,
@@ -218,16 +216,3 @@ class Drawing:
     def stage(self, text: str) -> None:
         """Show the name of the stage that begins."""
         self.watch(text, 0, 1)
-
-
-@contextmanager
-def _going_on(out: Path) -> Iterator[None]:
-    """Print the command that continues the run, if an error ends this one after the run has begun."""
-    try:
-        yield
-    except BusyError:  # it is being worked on
-        raise
-    except BaseException:
-        if out.with_name(f"{out.name}.run").exists():
-            say_resume(shlex.join(["trueup", *sys.argv[1:]]))
-        raise

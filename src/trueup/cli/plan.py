@@ -64,17 +64,14 @@ def plan_command(
         column=column,
     )
     for path in out or []:
-        write_whole(path, _page(planned) if path.suffix == ".html" else planned_spec(loaded, planned).text())
+        from trueup.reporting import report
+
+        write_whole(path, report(planned) if path.suffix == ".html" else planned_spec(loaded, planned).text())
     if as_json:
-        print_json(_figures(planned))
+        found = asdict(replace(planned, problem=None))
+        print_json({name: value for name, value in found.items() if name != "problem"})
     else:
         _show_plan(planned)
-
-
-def _page(planned: Any) -> Any:
-    from trueup.reporting import report
-
-    return report(planned)
 
 
 def _noise(deviation: float) -> str:
@@ -99,13 +96,6 @@ def _preset(name: str | None, wishes: bool) -> Any:
             remedy="leave out --preset, or leave out the weights and targets",
         )
     return name or "equal"
-
-
-def _figures(planned: Any) -> dict[str, Any]:
-    """Return all figures of a plan as plain values, without the spec and the places."""
-    found = asdict(replace(planned, problem=None))
-    del found["problem"]
-    return found
 
 
 def _show_plan(planned: Any) -> None:

@@ -54,7 +54,11 @@ def ask_command(
     for error in refused[1:]:
         refused[0].add_note(str(error))
     if as_json:
-        found = [_as_json(one) for one in answers]
+        found = [
+            {"question": one.question, "level": one.level}
+            | {name: column.tolist() for name, column in one.figures().items()}
+            for one in answers
+        ]
         document = {"source": kept.source, "promise": kept.promise, "answers": found}
         if refused:
             leave_refused(refused[0], document)
@@ -66,11 +70,6 @@ def ask_command(
     print(kept.promise)
     if refused:
         raise refused[0]
-
-
-def _as_json(answer: PosteriorAnswer) -> dict:
-    columns = {name: column.tolist() for name, column in answer.figures().items()}
-    return {"question": answer.question, "level": answer.level, **columns}
 
 
 def _print(answer: PosteriorAnswer, show: int) -> None:

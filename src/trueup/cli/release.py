@@ -12,7 +12,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from trueup.cli import say_resume
+from trueup.cli import saying_resume
 from trueup.cli.options import (
     ENGINE,
     INPUT,
@@ -29,7 +29,7 @@ from trueup.cli.options import (
     with_encoding,
 )
 from trueup.cli.printing import print_json, progress, say_repeated, writing_log
-from trueup.errors import BusyError, SpecError
+from trueup.errors import SpecError
 
 
 @dataclass(frozen=True)
@@ -152,49 +152,30 @@ def release_by_parts(problem, data, out, geography, account, how: RunOptions) ->
     from trueup.releasing.pipeline import release
     from trueup.releasing.start import run_path
 
+    with _by_parts(run_path(out), account, how) as carried_out:
+        return release(problem, data, out, geography=geography, account=account, **carried_out)
+
+
+@contextmanager
+def _by_parts(run: Path, account: Any, how: RunOptions) -> Iterator[dict[str, Any]]:
+    """Return what carries out a release by parts; print the command that resumes it if an error ends it."""
+    charged = f" --ledger LEDGER --analyst {quote(account.analyst)}" if account else ""
+    command = f"trueup release --resume {quote(str(run))}{charged}"
     with (
-        _saying_how_to_go_on(run_path(out), account),
+        saying_resume(run / "plan.json", command),
         how.executor() as executor,
         progress(quiet=how.quiet) as shown,
         writing_log(how.log, shown) as watch,
     ):
-        return release(
-            problem,
-            data,
-            out,
-            geography=geography,
-            executor=executor,
-            account=account,
-            take_over=how.take_over,
-            watch=watch,
-        )
+        yield {"executor": executor, "take_over": how.take_over, "watch": watch}
 
 
 def _resume(folder: Path, how: RunOptions, given: dict[str, Any]) -> None:
     from trueup.releasing.pipeline import resume
 
-    with (
-        _saying_how_to_go_on(folder, given["account"]),
-        how.executor() as executor,
-        progress(quiet=how.quiet) as shown,
-        writing_log(how.log, shown) as watch,
-    ):
-        released = resume(folder, executor=executor, take_over=how.take_over, watch=watch, **given)
+    with _by_parts(folder, given["account"], how) as carried_out:
+        released = resume(folder, **carried_out, **given)
     show_release(released, str(released.folder), as_json=how.quiet)
-
-
-@contextmanager
-def _saying_how_to_go_on(run: Path, account: Any) -> Iterator[None]:
-    """Print the command that resumes the run, if an error ends this one after the run has begun."""
-    try:
-        yield
-    except BusyError:  # it is being continued
-        raise
-    except BaseException:
-        if (run / "plan.json").exists():
-            charged = f" --ledger LEDGER --analyst {quote(account.analyst)}" if account else ""
-            say_resume(f"trueup release --resume {quote(str(run))}{charged}")
-        raise
 
 
 def show_release(released, out: str, *, as_json: bool, repeated: str | bool | None = None) -> None:

@@ -24,7 +24,8 @@ def demo_command(out: Path | None = None) -> None:
     """Release a synthetic geography and a fictitious table, end to end."""
     from trueup.demo import run_demo
 
-    out = out or _free_folder()
+    names = (Path(f"trueup-demo{suffix}") for suffix in ("", *(f"-{i}" for i in range(2, 1000))))
+    out = out or next(path for path in names if not path.exists())
     with progress(quiet=False) as tell:
         released = run_demo(out, tell)
     print("The data are synthetic: no person or place in them exists. The noise is real and fresh.")
@@ -34,11 +35,6 @@ def demo_command(out: Path | None = None) -> None:
         print(f"  checked: {', '.join(rule for rule, holds in release.checks.items() if holds)}")
         print(f"  report:  {(out / name / 'public' / 'report.html').resolve()}")
     print(f"\nLook inside: {out}. Check the files alone: trueup check {out / 'blocks'}")
-
-
-def _free_folder() -> Path:
-    names = (Path(f"trueup-demo{suffix}") for suffix in ("", *(f"-{i}" for i in range(2, 1000))))
-    return next(path for path in names if not path.exists())
 
 
 @described(

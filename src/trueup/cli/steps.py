@@ -87,7 +87,11 @@ def _show(plan, *, quick: bool) -> None:
     )
     _show_expected(plan, quick=quick)
     if plan.classes:
-        if rows := [_class_cells(row, label) for row, label in plan.classes.labelled()]:
+        rows = [
+            [str(r.table), label, f"{r.bias:+.2f}", f"{r.rmse:.2f}", *(f"{m:g}" for m in r.margins)]
+            for r, label in plan.classes.labelled()
+        ]
+        if rows:
             print_table(
                 "Errors to expect by size of the released count (counts)",
                 ["table", "released", "bias", "root mean square", *(f"{p} % margin" for p in CONFIDENCES)],
@@ -149,10 +153,6 @@ def _show_bounds(plan) -> None:
         f"As counts of all records of {plan.units:,} {plural(unit)} (--persons says how many), counts err least at a bound "
         f"of {', '.join(best)}."
     )
-
-
-def _class_cells(row, label: str) -> list[str]:
-    return [str(row.table), label, f"{row.bias:+.2f}", f"{row.rmse:.2f}", *(f"{m:g}" for m in row.margins)]
 
 
 def _count_text(value: float | None) -> str:

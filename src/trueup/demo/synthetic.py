@@ -30,7 +30,9 @@ def synthetic_blocks(seed: int = SEED) -> dict[str, NDArray]:
     """
     rng = np.random.default_rng(seed)
     tract_of, codes = _codes(rng)
-    people = _population(rng, tract_of)
+    density = rng.lognormal(0, 0.6, TRACTS)[tract_of]
+    occupied = rng.random(BLOCKS) > 0.33
+    people = np.floor(occupied * density * rng.lognormal(3.3, 1.1, BLOCKS)).astype(np.int64)
     shares = rng.dirichlet(20 * np.outer([0.51, 0.49], AGE_SHARES).ravel(), TRACTS)
     counts = rng.multinomial(people, shares[tract_of])
     names = [f"{sex}_{age.replace('-', '_').replace('+', '')}" for sex in SEXES for age in AGES]
@@ -57,12 +59,6 @@ def _children(rng: np.random.Generator, parents: int, children: int) -> NDArray[
 
 def _rank(parent: NDArray[np.int64], child: int) -> int:
     return int(child - np.searchsorted(parent, parent[child]))
-
-
-def _population(rng: np.random.Generator, tract_of: NDArray[np.int64]) -> NDArray[np.int64]:
-    density = rng.lognormal(0, 0.6, TRACTS)[tract_of]
-    occupied = rng.random(BLOCKS) > 0.33
-    return np.floor(occupied * density * rng.lognormal(3.3, 1.1, BLOCKS)).astype(np.int64)
 
 
 BORDER_SPACING = 1 / 96

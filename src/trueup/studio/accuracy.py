@@ -129,12 +129,13 @@ def answer(planned: Allocation, wanted: Wishes, guarantee: Guarantee) -> dict[st
     tables = [
         {
             "table": name,
-            "margin": _finite(exact.get(name, ratio * worst)),
+            "margin": float(f"{margin:.5g}") if isfinite(margin) else None,
             "budget": to_digits(float(budget), 3) if budget else "",
             "share": float(budget / planned.total) if planned.total else 0.0,
             "sizes": _by_size(name, worst, wanted),
         }
         for name, worst, budget in zip(planned.levels, planned.worst, planned.budgets)
+        for margin in (exact.get(name, ratio * worst),)
     ]
     return {
         "currency": planned.currency,
@@ -150,10 +151,6 @@ def _by_size(table: str, worst: float, wanted: Wishes) -> dict[str, float]:
     classes = wanted.by_size.of(table) if wanted.by_size else ()
     percent = f"{wanted.confidence!r}%"
     return {str(c.lowest): float(f"{c.margin(worst, percent):.4g}") for c in classes if 0 < worst < inf}
-
-
-def _finite(value: float) -> float | None:
-    return float(f"{value:.5g}") if isfinite(value) else None
 
 
 class Doubt(NamedTuple):
@@ -186,22 +183,19 @@ def _of_another_answer(guarantee: Guarantee) -> Fraction:
 
 def risk(currency: str, total: Fraction, kinds: Sequence[Doubt] = ()) -> dict[str, Any]:
     """Return bounds on how far the publication can raise an observer's suspicion about one unit."""
+    losses = {kind.about: _epsilon(currency, total * kind.factor) for kind in kinds}
     return {
         "epsilon": to_digits(_epsilon(currency, total), 3),
         "delta": "" if currency == "epsilon" else "1e-10",
         "doubts": [
-            {"about": kind.about, "suspicions": _suspicions(_epsilon(currency, total * kind.factor))}
-            for kind in kinds
+            {"about": about, "suspicions": [{"before": p, "after": after_at_most(p, loss)} for p in BEFORE]}
+            for about, loss in losses.items()
         ],
     }
 
 
 def _epsilon(currency: str, total: Fraction) -> float:
     return float(total if currency == "epsilon" else epsilon_of(total, DELTA))
-
-
-def _suspicions(epsilon: float) -> list[dict[str, float]]:
-    return [{"before": before, "after": after_at_most(before, epsilon)} for before in BEFORE]
 
 
 def precedents() -> list[dict[str, str]]:

@@ -74,13 +74,10 @@ class Explorer:
         if not self.shapes:
             return None
         if confidence not in self._maps:
-            self._maps[confidence] = release_map(self.release, self._unit, confidence, self._features)
+            spec = self.release.measurements.spec
+            unit = plural(spec.table.counts) if spec else "counts"
+            self._maps[confidence] = release_map(self.release, unit, confidence, self._features)
         return self._maps[confidence]
-
-    @property
-    def _unit(self) -> str:
-        spec = self.release.measurements.spec
-        return plural(spec.table.counts) if spec else "counts"
 
     def rows(self, table: str, level: str, search: str = "", page: int = 0) -> dict[str, Any]:
         """Return the rows of one page of a table: place, values, released count, margin of error and interval.
@@ -95,6 +92,7 @@ class Explorer:
             raise TrueupError(f"there is no table '{table[:60]}'", needed=f"one of {', '.join(self.tables)}")
         margin = next(m for m in release.published if str(m) == table)
         labels = [self._label(margin, place) for place in range(self._places(margin))]
+        keys = release.cells.tree.labels(margin.level)
         wanted = [i for i, label in enumerate(labels) if search.casefold() in label.casefold()]
         groups = release.cells.size(margin) // len(labels)
         values = self._values(margin)
@@ -104,7 +102,7 @@ class Explorer:
         shown = chosen[page * ROWS : (page + 1) * ROWS]
         return {
             "rows": [
-                {"place": labels[i // groups], "key": self._key(margin, i // groups), "values": values[i % groups],
+                {"place": labels[i // groups], "key": keys[i // groups], "values": values[i % groups],
                  **_interval(counts[i], errors[i])}
                 for i in shown
             ],
@@ -137,9 +135,6 @@ class Explorer:
 
     def _places(self, margin: Margin) -> int:
         return self.release.cells.tree.sizes[self.release.cells.tree.level(margin.level)]
-
-    def _key(self, margin: Margin, place: int) -> str:
-        return self.release.cells.tree.label(margin.level, place)
 
     def _label(self, margin: Margin, place: int) -> str:
         tree = self.release.cells.tree

@@ -119,7 +119,9 @@ def start(folder: Path, kind: str, task: dict[str, Any], *, again: bool = False)
     job = Job(folder / "jobs" / name)
     job.folder.parent.mkdir(mode=0o700, exist_ok=True)
     if again and job.folder.exists() and not job.alive and job.progress["state"] != "done":
-        _put_aside(job.folder)
+        number = sum(1 for _ in job.folder.parent.glob(f"{name}.ended-*"))
+        with suppress(OSError):
+            job.folder.rename(job.folder.with_name(f"{name}.ended-{number}"))
     try:
         job.folder.mkdir(mode=0o700)
     except FileExistsError:
@@ -141,12 +143,6 @@ def start(folder: Path, kind: str, task: dict[str, Any], *, again: bool = False)
     finally:
         os.close(lock)
     return job
-
-
-def _put_aside(folder: Path) -> None:
-    number = sum(1 for _ in folder.parent.glob(f"{folder.name}.ended-*"))
-    with suppress(OSError):
-        folder.rename(folder.with_name(f"{folder.name}.ended-{number}"))
 
 
 def find(folder: Path, name: str) -> Job | None:

@@ -119,8 +119,12 @@ async def _set_paths(studio: Studio, request: Request) -> Response:
 
 async def _plan(studio: Studio, request: Request) -> Response:
     """Return the plan for the positions of the sliders, as JSON."""
+    return await run_in_threadpool(_planned, studio, await request.body())
+
+
+def _planned(studio: Studio, body: bytes) -> Response:
     try:
-        asked = json.loads(await request.body())
+        asked = json.loads(body)
         wishes, sizes = (
             {str(k): float(v) for k, v in asked.get(part, {}).items()} for part in ("wishes", "sizes")
         )
@@ -130,17 +134,6 @@ async def _plan(studio: Studio, request: Request) -> Response:
         return JSONResponse(
             {"error": "The request cannot be read. Needed: wishes, confidence and total."}, 400
         )
-    return await run_in_threadpool(_planned, studio, wishes, sizes, confidence, total, quick)
-
-
-def _planned(
-    studio: Studio,
-    wishes: dict[str, float],
-    sizes: dict[str, float],
-    confidence: float,
-    total: str,
-    quick: bool,
-) -> Response:
     try:
         wanted = Wishes(wishes, sizes, confidence, total, studio.by_size())
         plans = studio.plans()

@@ -105,21 +105,17 @@ class Guarded:
         if fault:
             await self._refuse(*fault)(scope, receive, answer)
         elif request.url.path == "/enter" and request.method == "GET":
-            await self._enter(request)(scope, receive, answer)
-        elif not self._known(request):
+            token = parse_qs(request.url.query).get("token", [""])[0]
+            response = self._keys.welcome() if self._keys.enter(token) else self._refuse(401, USED)
+            await response(scope, receive, answer)
+        elif not (
+            scope["path"].startswith(f"{self._keys.home}/")
+            and self._keys.knows(request.cookies.get(self._keys.cookie))
+        ):
             await self._refuse(401, CLOSED)(scope, receive, answer)
         else:
             inner = scope["path"].removeprefix(self._keys.home)
             await self._app({**scope, "path": inner, "raw_path": inner.encode()}, receive, answer)
-
-    def _known(self, request: Request) -> bool:
-        """Return True if a request has both the cookie and the secret path."""
-        inside = request.scope["path"].startswith(f"{self._keys.home}/")
-        return inside and self._keys.knows(request.cookies.get(self._keys.cookie))
-
-    def _enter(self, request: Request) -> Response:
-        token = parse_qs(request.url.query).get("token", [""])[0]
-        return self._keys.welcome() if self._keys.enter(token) else self._refuse(401, USED)
 
     def _fault(self, request: Request) -> tuple[int, str] | None:
         headers = request.headers

@@ -186,7 +186,8 @@ def shown_accuracy(studio: Studio) -> dict[str, Any]:
     plans, choices = studio.plans(), studio.open_project.choices
     by_size = studio.by_size()
     known = {name: wish for name, wish in choices.wishes.items() if name in plans.planner.free}
-    sizes = _known_sizes(choices.sizes, by_size)
+    simulated = {f"{c.lowest} {c.table}" for c in by_size.classes} if by_size else set()
+    sizes = {key: counts for key, counts in choices.sizes.items() if key in simulated}
     wishes = known if known or sizes else first_wishes(plans.planner)
     wanted = Wishes(wishes, sizes, choices.confidence, choices.total, by_size)
     planned = answer(plans.plan(wanted, quick=False), wanted, plans.guarantee)
@@ -204,12 +205,6 @@ def shown_accuracy(studio: Studio) -> dict[str, Any]:
         "job": found and found.name,
         "progress": found and found.progress,
     }
-
-
-def _known_sizes(sizes: Mapping[str, float], by_size: MarginsBySize | None) -> dict[str, float]:
-    """Return the requested margins of error for those sizes of counts that were simulated."""
-    known = {f"{c.lowest} {c.table}" for c in by_size.classes} if by_size else set()
-    return {key: counts for key, counts in sizes.items() if key in known}
 
 
 def _classes(

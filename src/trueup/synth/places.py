@@ -213,11 +213,9 @@ def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digit
         shared = spec.parents is not None or level.prefix is not None or is_whole(spec, level)
         start = max([d.end for d in found if d.column == column and shared], default=0)
         unique = shared and not start and at > 1
-        free = (
-            region_digits
-            if at == region_level(spec)
-            else _roomy(sizes[at] // (1 if unique else sizes[at - 1]))
-        )
+        children = sizes[at] // (1 if unique else sizes[at - 1])
+        roomy = max(3, len(str(8 * children)))  # for a place with many more children than average
+        free = region_digits if at == region_level(spec) else roomy
         width = level.prefix - start if level.prefix is not None else free
         digits = Digits(column, start, width, unique, level.label)
         if width < 1:
@@ -234,8 +232,3 @@ def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digit
             )
         found.append(digits)
     return found
-
-
-def _roomy(children: int) -> int:
-    """Return a number of digits that suffices for a place with many more children than average."""
-    return max(3, len(str(8 * children)))

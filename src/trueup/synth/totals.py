@@ -67,14 +67,12 @@ def stated_regions(totals: Any = None) -> list[SynthRegion]:
     table = open_table(str(files("trueup.synth") / "states.csv") if totals is None else totals)
     rows = select(table, ["name", "persons"])
     persons = whole_counts(rows["persons"], "persons")
-    codes = table.select(["code"])["code"] if "code" in table.columns() else _codes_of_size(len(persons))
+    width = max(2, len(str(len(persons))))
+    own = [str(i + 1).zfill(width) for i in range(len(persons))]
+    codes = table.select(["code"])["code"] if "code" in table.columns() else own
     names = [str(name) for name in rows["name"]]
     _refuse_bad(names, [str(code) for code in codes])
     return [SynthRegion(str(c), n, int(p)) for c, n, p in zip(codes, names, persons, strict=True)]
-
-
-def _codes_of_size(size: int) -> list[str]:
-    return [str(i + 1).zfill(max(2, len(str(size)))) for i in range(size)]
 
 
 def _refuse_bad(names: list[str], codes: list[str]) -> None:
