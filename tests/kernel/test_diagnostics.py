@@ -65,12 +65,12 @@ def test_tail_sizes_are_those_of_the_two_events(rng):
 
 
 @pytest.mark.parametrize("length", [8, 51, 200])
-def test_whole_numbers_are_tallied_to_what_sorting_finds(length, rng):
+def test_whole_numbers_are_diagnosed_as_real_ones(length, rng):
     draws = rng.poisson(rng.gamma(1.0, 8.0, 40), (4, length, 40)) - 5
     draws[:, 1:] = np.where(rng.random((4, length - 1, 40)) < 0.5, draws[:, :-1], draws[:, 1:])
     draws[..., 3], draws[0, :, 4] = 7, 90
-    for tallied, sorted_ in zip(diagnose(draws.astype(np.int16)), diagnose(draws.astype(float)), strict=True):
-        assert np.array_equal(tallied, sorted_)
+    for whole, real in zip(diagnose(draws.astype(np.int16)), diagnose(draws.astype(float)), strict=True):
+        assert np.array_equal(whole, real)
     draws[0, 0, 5] = 10**7  # of a wide range they are sorted
     for wide, sorted_ in zip(diagnose(draws), diagnose(draws.astype(float)), strict=True):
         assert np.array_equal(wide, sorted_)

@@ -4,7 +4,7 @@ Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), "Rank-normalization, fo
 localization: an improved R-hat". Constant quantities (invariants) have nothing to converge: their
 R-hat is 1 and their effective size the number of draws.
 
-One file: draws that are sorted, whole numbers that are tallied, and events are compared by the same sums.
+One file: draws that are sorted and events are compared by the same sums.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from trueup.kernel.compiled import njit
 
 Reals = NDArray[np.float64]
 BATCHES = 20
-MOST_TALLIED = 4
-"""Range of whole numbers to twice their number beyond which they are sorted."""
 MIN_CHAIN_DRAWS = 8
 """Draws of each chain below which there is no diagnosis: half a chain is too short for a variance."""
 
@@ -55,7 +53,8 @@ def diagnose(draws: NDArray) -> tuple[Reals, Reals]:
         return unknown, unknown * float(np.prod(draws.shape[:2]))
     many = 2 * draws.shape[0] * (draws.shape[1] // 2)
     table = ndtri((np.arange(2, 2 * many + 1) / 2 - 0.375) / (many + 0.25))
-    r_hat, ess = _compared_counts(draws, table) or _compared_by_sorting(draws, table)
+    values = _by_quantity(draws)
+    r_hat, ess = _r_hats_and_sizes(values, values.reshape(len(values), -1).argsort(axis=1), table)
     return np.where(constant, 1.0, r_hat), np.where(constant, float(np.prod(draws.shape[:2])), ess)
 
 
@@ -144,26 +143,9 @@ def _halves(draws: NDArray) -> NDArray:
     return np.concatenate([draws[:, :half], draws[:, -half:]])
 
 
-def _by_quantity(draws: NDArray, as_: type = float) -> NDArray:
+def _by_quantity(draws: NDArray) -> Reals:
     """Return the draws of each quantity as `(n, halves, draws)`, by halves of chains."""
-    return np.ascontiguousarray(_halves(draws).transpose(2, 0, 1), as_)
-
-
-def _compared_by_sorting(draws: NDArray, table: Reals) -> tuple[Reals, Reals]:
-    """Return R-hat and effective sample size of each quantity, by sorting its draws."""
-    values = _by_quantity(draws)
-    return _r_hats_and_sizes(values, values.reshape(len(values), -1).argsort(axis=1), table)
-
-
-def _compared_counts(draws: NDArray, table: Reals) -> tuple[Reals, Reals] | None:
-    """Return R-hat and effective sample size of each quantity, or None unless all are close integers."""
-    if draws.dtype.kind not in "iu":
-        return None
-    low = draws.min(axis=(0, 1)).astype(np.int64)
-    widest = int((draws.max(axis=(0, 1)) - low).max(initial=0)) + 1
-    if widest > MOST_TALLIED * len(table):
-        return None
-    return _tallied(_by_quantity(draws, np.int64) - low[:, None, None], widest, table)
+    return np.ascontiguousarray(_halves(draws).transpose(2, 0, 1), float)
 
 
 def _variances(draws: Reals) -> tuple[Reals, Reals]:
@@ -201,55 +183,6 @@ def _r_hats_and_sizes(values, order, table):
         if within > 0.0:
             r_hat[q] = max(r_hat[q], np.sqrt(pooled / within))
     return r_hat, ess
-
-
-@njit(cache=True, error_model="numpy")
-def _tallied(values, widest, table):
-    """Return R-hat and effective sample size of whole numbers below `widest`, from tallies of each value."""
-    n, many = len(values), values[0].size
-    r_hat, ess, scores = np.empty(n), np.empty(n), np.empty(values.shape[1:])
-    tally, away = np.empty(widest, np.int64), np.empty(widest, np.int64)
-    for q in range(n):
-        tally[:] = 0
-        for x in values[q].ravel():
-            tally[x] += 1
-        twice = _ranked(tally, (many - 1) // 2) + _ranked(tally, many // 2)
-        away[:] = 0
-        for x in range(widest):  # twice the distances from the median are all even or all odd
-            if tally[x] > 0:
-                away[abs(2 * x - twice) // 2] += tally[x]
-        _look_up(values[q], 0, 1, tally, table, scores)
-        within, pooled = _pooled_variances(scores)
-        r_hat[q], ess[q] = np.sqrt(pooled / within), _effective_size(scores, within, pooled)
-        _look_up(values[q], twice, 2, away, table, scores)
-        within, pooled = _pooled_variances(scores)
-        if within > 0.0:
-            r_hat[q] = max(r_hat[q], np.sqrt(pooled / within))
-    return r_hat, ess
-
-
-@njit(cache=True, error_model="numpy")
-def _ranked(tally, rank):
-    """Return the whole number that has a given rank, counted from 0, among tallied draws."""
-    x, left = 0, rank - tally[0]
-    while left >= 0:
-        x += 1
-        left -= tally[x]
-    return x
-
-
-@njit(cache=True, error_model="numpy")
-def _look_up(values, middle, times, tally, table, out):
-    """Write the normal scores of whole numbers to `out`, by their ranks in the tally."""
-    scores, first = np.empty(tally.size), 0
-    for x in range(tally.size):
-        if tally[x] > 0:
-            last = first + tally[x] - 1
-            scores[x] = table[first + last]
-            first = last + 1
-    for half in range(values.shape[0]):
-        for i in range(values.shape[1]):
-            out[half, i] = scores[abs(times * values[half, i] - middle) // times]
 
 
 @njit(cache=True, error_model="numpy")
