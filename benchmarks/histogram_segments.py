@@ -21,7 +21,7 @@ from scipy import sparse
 from benchmarks import _pl94
 from benchmarks.harness import Case, Harness, Picture, available
 from trueup.kernel.histogram import cell_groups
-from trueup.reconciling.histogram_parts import Answers, Summary, down, up
+from trueup.reconciling.histogram_parts import Answers, down, joined_summaries, up
 from trueup.reconciling.segments import Segment, segment_plan
 
 CUT = 3  # tracts
@@ -76,7 +76,7 @@ class _Run:
     def sweep(self, keep: bool = True) -> NDArray[np.int64]:
         """The blocks' tables, or only the last segment's."""
         parts = [self._timed("up", up, s, self._answers(s)) for s in self.rest]
-        below = Summary.join(parts) if parts else None
+        below = joined_summaries(parts) if parts else None
         top = self._timed("top", down, self.top, self._answers(self.top), below, None, 1).tables[-1]
         tables = [top] if not self.rest else []
         for s in self.rest:

@@ -14,8 +14,8 @@ from trueup.kernel.histogram.spine import Spine
 from trueup.model.constraints import Constraints
 from trueup.model.header import simulate_many, split
 from trueup.model.tree import Tree
-from trueup.reconciling.family_tree import FamilySegment, FamilySummary, FamilyTree
-from trueup.reconciling.histogram_parts import tie_seed
+from trueup.reconciling.family_tree import FamilySegment, FamilyTree
+from trueup.reconciling.histogram_parts import joined_summaries, tie_seed
 
 
 def segments_of(plan, tree: Tree, top: int, bottom: int, size: int):
@@ -45,7 +45,7 @@ def by_segments(plan, cells, headers, values, seed, boundaries, size):
     rows = [pickle.loads(pickle.dumps(list(segments_of(plan, tree, *e, size)))) for e in pairwise(edges)]
     below = [None] * len(rows)
     for i in range(len(rows) - 1, 0, -1):
-        below[i - 1] = FamilySummary.join([s.up(list(answers(s)), _of(below[i], s)) for s in rows[i]])
+        below[i - 1] = joined_summaries([s.up(list(answers(s)), _of(below[i], s)) for s in rows[i]])
     found, above = {}, None
     for row, known in zip(rows, below, strict=True):
         done = [
@@ -72,7 +72,7 @@ def _of(summary, segment):
     if summary is None:
         return None
     at = len(segment.levels) - 1
-    return FamilySummary({name: part[_places(segment, at)] for name, part in summary.parts.items()})
+    return {name: part[_places(segment, at)] for name, part in summary.items()}
 
 
 @pytest.mark.thorough

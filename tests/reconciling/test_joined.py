@@ -12,7 +12,7 @@ from trueup.measuring import read_confidential, simulate
 from trueup.model.cells import Margin
 from trueup.reconciling import reconcile
 from trueup.reconciling.general_projection import GeneralProjection
-from trueup.reconciling.histogram_parts import tie_seed
+from trueup.reconciling.histogram_parts import joined_summaries, tie_seed
 from trueup.reconciling.joined_parts import JoinedPlan, JoinedSegment, joined_down, joined_up
 from trueup.reconciling.joined_tree import JoinedTree, stacked_counts
 
@@ -129,7 +129,7 @@ def test_by_parts_the_same_integers_are_found(rng, name, estimates):
     seed = tie_seed(np.random.default_rng(3))
     top, parts = segment(0, 1, 0, 1), [segment(1, 2, i, i + 1) for i in range(2)]
     below = [joined_up(part, of(part)) for part in parts]
-    summary = type(below[0]).join([type(b).of_arrays(b.arrays()) for b in below])
+    summary = joined_summaries(below)
     settled = joined_down(top, of(top), summary, None, seed)
     tables = [
         joined_down(part, of(part), None, settled.tables[-1][i : i + 1], seed).tables[-1]

@@ -8,7 +8,7 @@ no part in it. Tables stand beside each other, in the order of the family's tabl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,15 +20,13 @@ from trueup.kernel import Status
 from trueup.kernel.families.least_squares import Contrast
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.settling.descend import Settling
-from trueup.kernel.settling.nearest import tolerance_for
 from trueup.layouts.family import FamilyProblem, family_problem
 from trueup.layouts.family_rules import refuses_bounds
-from trueup.layouts.histogram import MAX_PROJECTION_ERROR_COUNTS
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.reconciling.histogram_parts import Answers, Settlement
-from trueup.reconciling.histogram_tree import FromTheTop, in_chunks, settling_stats
+from trueup.reconciling.histogram_parts import Answers, Settlement, Summary
+from trueup.reconciling.histogram_tree import FromTheTop, all_settled, in_chunks, settling_stats
 from trueup.reconciling.method import Solution
 
 
@@ -66,10 +64,6 @@ class FamilyTree(FromTheTop):
         """Return the least-squares problem of a family of tables, with covariances of the estimates."""
         return family_problem(constraints, headers)
 
-    def refuses_parts(self) -> str | None:
-        """Return why the method needs all places together, or None if it does not."""
-        return None if self.integer else super().refuses_parts()
-
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> FamilyPlan:
         """Return the plan that is shared by all segments into which the tree of places is divided."""
 
@@ -96,9 +90,7 @@ class FamilyTree(FromTheTop):
     ) -> Solution:
         counts, tables = state.settle(rows, seeds, self.settling(drawn=drawn))
         stats = settling_stats(*tables)
-        solved = not stats["units without a place"] and stats[
-            "largest optimality residual (counts)"
-        ] <= tolerance_for(rows, MAX_PROJECTION_ERROR_COUNTS)
+        solved = all_settled(stats, rows)
         counts = state.shown.of_closed(counts)
         counts = np.rint(counts).astype(np.int64) if self.integer else counts
         return Solution(counts, Status.SOLVED if solved else Status.UNSOLVED, stats)
@@ -147,27 +139,6 @@ class FamilyPlan:
 
 
 @dataclass(frozen=True, eq=False)
-class FamilySummary:
-    """Estimates and covariances of the counts of some places, from all measurements below them."""
-
-    parts: Mapping[str, NDArray]
-
-    @classmethod
-    def join(cls, several: Sequence[FamilySummary]) -> FamilySummary:
-        """Join the summaries of neighbouring segments, in the order of their places."""
-        return cls({name: np.concatenate([s.parts[name] for s in several]) for name in several[0].parts})
-
-    def arrays(self) -> Mapping[str, NDArray]:
-        """Return the summary as named arrays."""
-        return self.parts
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, NDArray]) -> FamilySummary:
-        """Return the summary that is made of the given named arrays."""
-        return cls(arrays)
-
-
-@dataclass(frozen=True, eq=False)
 class FamilySegment:
     """A segment of the tree of places: some places, with those below them down to another level.
 
@@ -188,15 +159,13 @@ class FamilySegment:
     spine: Spine
     firsts: tuple[int, ...]
 
-    def fitted(
-        self, answers: Answers, below: FamilySummary | None
-    ) -> tuple[FamilyProblem, list[list[NDArray]]]:
+    def fitted(self, answers: Answers, below: Summary | None) -> tuple[FamilyProblem, list[list[NDArray]]]:
         """Return the family of tables on this segment's places, with least-squares fits of each subtree."""
         z = v = None
         if below is not None:
             known = self.known(self.levels[-1])
-            z = {c: below.parts[f"estimates {i}"][None] for i, c in enumerate(known)}
-            v = {c: below.parts[f"covariances {i}"] for i, c in enumerate(known)}
+            z = {c: below[f"estimates {i}"][None] for i, c in enumerate(known)}
+            v = {c: below[f"covariances {i}"] for i, c in enumerate(known)}
         problem = self.plan.problem.on(self.spine, self.levels, self.firsts, v)
         rows = [[np.asarray(table, float)[None] for table in level] for level in answers]
         return problem, problem.least_squares.fit(rows, subtrees=True, below=z)
@@ -205,7 +174,7 @@ class FamilySegment:
         """Return the components of the tables that are measured at a level or below it."""
         return [b.contrast for b in self.plan.problem.least_squares.blocks if b.depth > level]
 
-    def up(self, answers: Answers, below: FamilySummary | None) -> FamilySummary:
+    def up(self, answers: Answers, below: Summary | None) -> Summary:
         """Return estimates of the segment's top places, from all measurements in their subtrees."""
         problem, fit = self.fitted(answers, below)
         parts = {}
@@ -213,10 +182,10 @@ class FamilySegment:
             parts[f"estimates {i}"] = z[0][0]
             wide = (self.spine.size(0), *block.variance[0].shape[1:])
             parts[f"covariances {i}"] = np.broadcast_to(block.variance[0], wide)
-        return FamilySummary(parts)
+        return parts
 
     def down(
-        self, answers: Answers, below: FamilySummary | None, above: NDArray | None, seed: np.uint64 | int
+        self, answers: Answers, below: Summary | None, above: NDArray | None, seed: np.uint64 | int
     ) -> Settlement:
         """Return the final tables of a segment's places, given those of its top places."""
         problem, fit = self.fitted(answers, below)
@@ -235,10 +204,7 @@ class FamilySegment:
         )
         stats = settling_stats(*settled.values())
         largest = max((float(np.abs(t).max(initial=0)) for level in answers for t in level), default=0.0)
-        solved = not stats["units without a place"] and stats[
-            "largest optimality residual (counts)"
-        ] <= tolerance_for(np.array([largest]), MAX_PROJECTION_ERROR_COUNTS)
-        return Settlement(tables, self.levels[first:], stats, solved)
+        return Settlement(tables, self.levels[first:], stats, all_settled(stats, np.array([largest])))
 
     def split(self, tables: NDArray, level: int) -> dict[int, NDArray]:
         """Split an array `(places, cells)` of a level into the family's tables that reach this level."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,67 +28,26 @@ from trueup.kernel.histogram import Marginal
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.spine import Lower, close_bounds
 from trueup.kernel.settling.descend import Settling, node_keys, settle
-from trueup.kernel.settling.nearest import tolerance_for
-from trueup.layouts.histogram import MAX_INVARIANT_MISS_SHARE, MAX_PROJECTION_ERROR_COUNTS
-from trueup.reconciling.histogram_tree import settling_stats
+from trueup.layouts.histogram import MAX_INVARIANT_MISS_SHARE
+from trueup.reconciling.histogram_tree import all_settled, settling_stats
 from trueup.reconciling.segments import Exact, Segment, summed_up
 
 Answers = Sequence[Sequence[NDArray]]
 """Per level of `Segment.measured` and per header of that level, in the headers' order: `(places, groups)` counts."""
 
 
-@dataclass(frozen=True, eq=False)
-class Summary:
-    """Estimates of the top places of a segment, from all measurements at and below them.
+Summary = Mapping[str, NDArray]
+"""Estimates of the top places of a segment, from all measurements at and below them: arrays with one row per place.
 
-    Attributes
-    ----------
-    estimates
-        `(places, n)` coefficients of the estimates from the subtrees, in the basis of the plan.
-    covariances
-        Per component, `(places, D, D)`.
-    bounds
-        Per bounded marginal, `(places, groups)` the least that the bounds of a place and of those below allow.
-    known
-        Per invariant of a place's level and of those below, `(places, groups)` its sums, in the order of
-        `SegmentPlan.exact`.
-    """
-
-    estimates: NDArray[np.float64]
-    covariances: tuple[NDArray[np.float64], ...]
-    bounds: tuple[NDArray[np.int64], ...] = ()
-    known: tuple[NDArray[np.int64], ...] = ()
-
-    @classmethod
-    def join(cls, parts: Sequence[Summary]) -> Summary:
-        """Join the summaries of neighbouring segments, in the order of their places."""
-        named = [p.arrays() for p in parts]
-        return cls.of_arrays({name: np.concatenate([n[name] for n in named]) for name in named[0]})
-
-    def arrays(self) -> dict[str, NDArray]:
-        """Return the summary as named arrays with one row per place."""
-        covariances = {f"covariance_{i}": c.reshape(len(c), -1) for i, c in enumerate(self.covariances)}
-        return {
-            "estimates": self.estimates,
-            **covariances,
-            **{f"bound_{i}": b for i, b in enumerate(self.bounds)},
-            **{f"known_{i}": k for i, k in enumerate(self.known)},
-        }
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, NDArray]) -> Summary:
-        """Return the summary whose arrays the method `arrays` returned."""
-        parts = _numbered(arrays, "covariance")
-        sides = [int(np.sqrt(p.shape[1])) for p in parts]
-        squares = (p.reshape(len(p), d, d) for p, d in zip(parts, sides, strict=True))
-        whole = (tuple(_numbered(arrays, name)) for name in ("bound", "known"))
-        return cls(arrays["estimates"], tuple(squares), *whole)
+`estimates`: coefficients of the estimates from the subtrees, in the basis of the plan. `covariance_0`, ...: per component,
+covariances (D, D) as rows. `bound_0`, ...: per bounded marginal, the least that the bounds of a place and of those below
+allow. `known_0`, ...: per invariant of a place's level and of those below, its sums, in the order of `SegmentPlan.exact`.
+"""
 
 
-def _numbered(arrays: Mapping[str, NDArray], name: str) -> list[NDArray]:
-    """Return the arrays named `name_0`, `name_1`, ..., in this order."""
-    keys = takewhile(lambda key: key in arrays, (f"{name}_{i}" for i in count()))
-    return [arrays[key] for key in keys]
+def joined_summaries(parts: Sequence[Summary]) -> Summary:
+    """Return one summary for the summaries of neighbouring segments, in the order of their places."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +95,12 @@ def up(segment: Segment, answers: Answers, below: Summary | None = None) -> Summ
     shapes = [(len(estimates), *f.variance.shape[1:]) for f in tree.filters[0]]
     covariances = (np.broadcast_to(f.variance, s) for f, s in zip(tree.filters[0], shapes, strict=True))
     lower = _lower(segment, below)
-    bounds = lower[0].tables if lower else ()
-    known = tuple(table for _, table in _known(segment, answers, below))
-    return Summary(estimates, tuple(np.ascontiguousarray(c) for c in covariances), bounds, known)
+    return {
+        "estimates": estimates,
+        **{f"covariance_{i}": c.reshape(len(c), -1) for i, c in enumerate(covariances)},
+        **{f"bound_{i}": b for i, b in enumerate(lower[0].tables if lower else ())},
+        **{f"known_{i}": k for i, (_, k) in enumerate(_known(segment, answers, below))},
+    }
 
 
 def down(
@@ -188,9 +149,7 @@ def down(
     )
     first = int(above is not None)
     stats = settling_stats(settled)
-    solved = not settled.misplaced and settled.residual <= tolerance_for(
-        settled.values[-1], MAX_PROJECTION_ERROR_COUNTS
-    )
+    solved = all_settled(stats, settled.values[-1])
     tables = tuple(plan.fold.unfold(x) for x in settled.values[first:])
     return Settlement(tables, range(segment.top + first, segment.bottom + 1), stats, solved)
 
@@ -201,17 +160,17 @@ def tie_seed(rng: np.random.Generator) -> np.uint64:
 
 
 def _tree(segment: Segment, below: Summary | None) -> HistogramLeastSquares:
-    plan = segment.plan.measured[segment.top : segment.bottom + 1]
+    plan, covariances = segment.plan.measured[segment.top : segment.bottom + 1], []
     if below is not None:
-        plan = (*plan[:-1], ())
-    covariances = () if below is None else below.covariances
+        plan, dense = (*plan[:-1], ()), [c.dense for c in segment.plan.domain.components]
+        covariances = [below[f"covariance_{i}"].reshape(-1, d, d) for i, d in enumerate(dense)]
     return HistogramLeastSquares.prepare(segment.plan.domain, segment.spine, plan, below=covariances)
 
 
 def _lower(segment: Segment, below: Summary | None) -> tuple[Lower, ...]:
     if not segment.plan.bounded:
         return ()
-    known = () if below is None else below.bounds
+    known = () if below is None else [below[f"bound_{i}"] for i in range(len(segment.plan.bounded))]
     return close_bounds(segment.spine, segment.plan.bounded, segment.bounds, known)
 
 
@@ -222,7 +181,7 @@ def _estimates(
     folded = [
         _folded(segment, level, tables) for level, tables in zip(segment.measured, answers, strict=True)
     ]
-    z, (miss, _, _) = tree.up(folded, None if below is None else below.estimates)
+    z, (miss, _, _) = tree.up(folded, None if below is None else below["estimates"])
     largest = max((float(np.abs(t).max(initial=0)) for tables in answers for t in tables), default=0.0)
     if miss > MAX_INVARIANT_MISS_SHARE * max(
         1.0, largest
@@ -245,8 +204,9 @@ def _known(
                 if variance == 0
             ]
         )
-    known = () if below is None else zip(plan.exact(segment.bottom), below.known, strict=True)
-    return summed_up(segment.spine, plan.levels, own, list(known))
+    exact = () if below is None else plan.exact(segment.bottom)
+    known = [(invariant, below[f"known_{i}"]) for i, invariant in enumerate(exact)] if below else []
+    return summed_up(segment.spine, plan.levels, own, known)
 
 
 def _folded(segment: Segment, level: int, tables: Sequence[NDArray]) -> list[NDArray[np.float64]]:

@@ -5,7 +5,7 @@ Also here: the common parts of methods that fix tables from the top down: parame
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
@@ -56,6 +56,10 @@ class FromTheTop(Method):
         """Return True if final tables are fitted to posterior means instead of least-squares estimates."""
         return self.estimates == "posterior-means"
 
+    def refuses_parts(self) -> str | None:
+        """Return why the method needs all places together, or None if it does not."""
+        return None if self.integer else super().refuses_parts()
+
     def settling(self, first: Sequence[Marginal] = (), drawn: np.random.Generator | None = None) -> Settling:
         """Return the options with which final tables are computed."""
         return Settling(integer=self.integer, posterior=self.posterior, first=first, drawn=drawn)
@@ -100,6 +104,14 @@ def settling_stats(*tables: SettledTables) -> dict[str, float]:
     }
 
 
+def all_settled(stats: Mapping[str, float], values: NDArray) -> bool:
+    """Return True if the tables with these `settling_stats` keep all sums, for counts as large as given values."""
+    residual = stats["largest optimality residual (counts)"]
+    return not stats["units without a place"] and residual <= tolerance_for(
+        values, MAX_PROJECTION_ERROR_COUNTS
+    )
+
+
 @dataclass(frozen=True)
 class HistogramTree(FromTheTop):
     """Reconciliation of histograms on a hierarchy that are measured by several marginals.
@@ -142,10 +154,6 @@ class HistogramTree(FromTheTop):
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
         """Reconcile values `(q,)` or `(b, q)` into counts, with ties of rounding broken at random."""
         return solution(state, values, state.chains, rng, self.settling(state.first))
-
-    def refuses_parts(self) -> str | None:
-        """Return why the method needs all places together, or None if it does not."""
-        return None if self.integer else super().refuses_parts()
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> SegmentPlan:
         """Return the plan that is shared by all segments into which the tree of places is divided."""
@@ -212,9 +220,7 @@ def _solve(
     whole = how.integer and how.leaves is None
     exact = invariants_kept(problem.cells, problem.headers, values, counts) if whole else True
     kept = np.full(len(values), exact)
-    settled_all = not settled.misplaced and settled.residual <= tolerance_for(
-        values, MAX_PROJECTION_ERROR_COUNTS
-    )
+    settled_all = all_settled(stats, values)
     if settled_all and kept.all():
         return counts, Status.SOLVED, stats
     if (

@@ -6,7 +6,7 @@ persons given the numbers that these households hold. `joined_tree` makes the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +22,9 @@ from trueup.model.joined import ROOT, LinkedTables, PersonsHeld, RecordTable
 from trueup.reconciling import histogram_parts as parts
 from trueup.reconciling.histogram_parts import Answers, Settlement, Summary
 from trueup.reconciling.segments import Bounds, Segment, SegmentPlan, segment_plan
+
+SUMMARIES = ("persons/", "households/")
+"""What the names of a summary's arrays begin with, for each of the two tables."""
 
 
 def own_header(joined: LinkedTables, header: Measured) -> Measured:
@@ -141,57 +144,38 @@ class JoinedSegment:
         )  # pyright: ignore[reportReturnType]
 
 
-@dataclass(frozen=True, eq=False)
-class JoinedSummary:
-    """Estimates of the top places of a segment, for both linked tables."""
-
-    persons: Summary
-    households: Summary
-
-    @classmethod
-    def join(cls, several: Sequence[JoinedSummary]) -> JoinedSummary:
-        """Join the summaries of neighbouring segments, in the order of their places."""
-        return cls(Summary.join([s.persons for s in several]), Summary.join([s.households for s in several]))
-
-    def arrays(self) -> dict[str, NDArray]:
-        """Return the summaries of both tables as named arrays."""
-        both = {"persons": self.persons, "households": self.households}
-        return {f"{name}/{key}": array for name, s in both.items() for key, array in s.arrays().items()}
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, NDArray]) -> JoinedSummary:
-        """Return the summaries whose arrays the method `arrays` returned."""
-        persons, households = (
-            Summary.of_arrays(_named(arrays, f"{name}/")) for name in ("persons", "households")
-        )
-        return cls(persons, households)
+def _of_both(below: Summary | None) -> tuple[Summary | None, Summary | None]:
+    """Return the summary of persons, then that of households; the arrays of each are named after it."""
+    if below is None:
+        return None, None
+    named = ({k.removeprefix(at): v for k, v in below.items() if k.startswith(at)} for at in SUMMARIES)
+    return tuple(named)  # pyright: ignore[reportReturnType]
 
 
-def _named(arrays: Mapping[str, NDArray], prefix: str) -> dict[str, NDArray]:
-    return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
-
-
-def joined_up(segment: JoinedSegment, answers: Answers, below: JoinedSummary | None = None) -> JoinedSummary:
+def joined_up(segment: JoinedSegment, answers: Answers, below: Summary | None = None) -> Summary:
     """Return estimates of a segment's top places in both tables, from measurements at and below them."""
     persons, households = segment.answers(answers)
-    return JoinedSummary(
-        parts.up(segment.persons, persons, below and below.persons),
-        parts.up(segment.households, households, below and below.households),
+    below_persons, below_households = _of_both(below)
+    both = (
+        parts.up(segment.persons, persons, below_persons),
+        parts.up(segment.households, households, below_households),
     )
+    return {f"{at}{name}": array for at, one in zip(SUMMARIES, both) for name, array in one.items()}
 
 
 def joined_down(
     segment: JoinedSegment,
     answers: Answers,
-    below: JoinedSummary | None,
+    below: Summary | None,
     above: NDArray | None,
     seed: np.uint64 | int,
 ) -> Settlement:
     """Return the final tables of a segment: those of households, then of persons given these households."""
     joined = segment.plan.joined
     persons, households = segment.answers(answers)
+    below_persons, below_households = _of_both(below)
     tops = (None, None) if above is None else tuple(t.of(above, joined.records) for t in joined.tables)
-    first = parts.down(segment.households, households, below and below.households, tops[1], seed)
+    first = parts.down(segment.households, households, below_households, tops[1], seed)
     every = first.tables if tops[1] is None else (tops[1], *first.tables)
 
     def tables(held: PersonsHeld):
@@ -200,9 +184,7 @@ def joined_down(
 
     fixed = None if joined.determined is None else tables(joined.determined)
     lower = least_of(segment.persons.spine, [tables(p) for p in joined.least])
-    second = parts.down(
-        segment.persons, persons, below and below.persons, tops[0], seed, fixed=fixed, lower=lower
-    )
+    second = parts.down(segment.persons, persons, below_persons, tops[0], seed, fixed=fixed, lower=lower)
     stacked = tuple(np.concatenate(both, axis=1) for both in zip(second.tables, first.tables, strict=True))
     stats = {key: max(value, second.stats[key]) for key, value in first.stats.items()}
     return Settlement(stacked, first.levels, stats, first.solved and second.solved)

@@ -37,9 +37,9 @@ from trueup.model.constraints import refuse_broken, violations
 from trueup.model.family import FamilyCells, marginal_in, table_alone, tables_beside
 from trueup.model.header import Measured
 from trueup.reconciling import MAX_TRUE_COUNT, refuse_inexact, unsolved
-from trueup.reconciling.family_tree import FamilyPlan, FamilySegment, FamilySummary
-from trueup.reconciling.histogram_parts import Answers, Settlement, Summary, down, up
-from trueup.reconciling.joined_parts import JoinedPlan, JoinedSegment, JoinedSummary, joined_down, joined_up
+from trueup.reconciling.family_tree import FamilyPlan, FamilySegment
+from trueup.reconciling.histogram_parts import Answers, Settlement, down, joined_summaries, up
+from trueup.reconciling.joined_parts import JoinedPlan, JoinedSegment, joined_down, joined_up
 from trueup.reconciling.segments import Segment, SegmentPlan
 from trueup.releasing import Work
 from trueup.releasing.cut import PlacePart
@@ -128,19 +128,19 @@ class _Reconciling(Task):
     plan: SegmentPlan | JoinedPlan | FamilyPlan
 
     @property
-    def ways(self) -> tuple[Callable[..., Any], Callable[..., Settlement], Any]:
-        """Return the functions for the upward and the downward pass, and the class of summaries between parts."""
+    def ways(self) -> tuple[Callable[..., Any], Callable[..., Settlement]]:
+        """Return the functions for the upward and the downward pass."""
         if isinstance(self.plan, FamilyPlan):
-            return FamilySegment.up, FamilySegment.down, FamilySummary
+            return FamilySegment.up, FamilySegment.down
         if isinstance(self.plan, JoinedPlan):
-            return joined_up, joined_down, JoinedSummary
-        return up, down, Summary
+            return joined_up, joined_down
+        return up, down
 
     def given(self, folder: RunFolder, part: PlacePart) -> tuple[Branch, Any, Answers, Any]:
         """Return the inputs of both passes: places, measurements, and estimates from the parts below."""
         branch, layer = folder.branch(part), folder.cut.layers[part.layer]
         spine = Spine(branch.tree.child_ptr, branch.tree.sizes[0])
-        firsts, summary = tuple(branch.starts.tolist()), self.ways[-1]
+        firsts = tuple(branch.starts.tolist())
         if isinstance(self.plan, FamilyPlan):
             segment: Any = FamilySegment(self.plan, range(layer.top, layer.bottom + 1), spine, firsts)
         else:
@@ -148,9 +148,8 @@ class _Reconciling(Task):
             segment = Segment(self.plan, layer.top, layer.bottom, spine, firsts, bounds)  # pyright: ignore[reportArgumentType]
         if isinstance(self.plan, JoinedPlan):
             segment = JoinedSegment.of(self.plan, segment)
-        estimates = (load_arrays(folder.estimates.path(str(b))) for b in folder.cut.below(part))
-        below = [summary.of_arrays(arrays) for arrays in estimates]
-        return branch, segment, _answers(folder, part, branch), summary.join(below) if below else None
+        below = [load_arrays(folder.estimates.path(str(b))) for b in folder.cut.below(part)]
+        return branch, segment, _answers(folder, part, branch), joined_summaries(below) if below else None
 
 
 class Up(_Reconciling):
@@ -164,7 +163,7 @@ class Up(_Reconciling):
         """Compute and commit the estimates of a part."""
         _, segment, answers, below = self.given(folder, part)
         summary = self.ways[0](segment, answers, below)
-        folder.estimates.commit(str(part), lambda path: save_arrays(path, summary.arrays()))
+        folder.estimates.commit(str(part), lambda path: save_arrays(path, summary))
 
 
 @dataclass(frozen=True)
