@@ -5,13 +5,21 @@ A part that is missing or of another type raises `pydantic.ValidationError`, whi
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from fractions import Fraction
+from typing import Annotated, Any, Literal, Optional, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, create_model, model_validator
+
+from trueup.model.guarantee import Change, Charge, Guarantee
+from trueup.model.records.assessment import Assessed, Budget, Flag
+from trueup.model.records.drawn import Conflict
+from trueup.model.records.quantity import Ratio
+from trueup.model.records.release import Miss
+from trueup.noise.law import Cost, Currency
+from trueup.privacy.contribution import Relation
 
 Whole = Annotated[int, Field(ge=0, le=2**62)]
 Amount = str | Whole
-Currency = Literal["epsilon", "rho"]
 
 
 class _Part(BaseModel):
@@ -36,42 +44,35 @@ class _Counts(_Margin):
     files: str
 
 
-class _Cost(_Part):
+class _Exact(_Part):
+    """A part that has no other keys."""
+
     model_config = ConfigDict(extra="forbid")
-    currency: Currency
-    amount: Amount
-    delta: Amount
 
 
-class _Charge(_Cost):
-    query: str
-    margin: str
-    law: str
-    prices: list[Annotated[tuple[Literal["add-remove", "replace"], _Cost], Field(strict=False)]] = []
+def _fields_of(record: type, **kinds: Any) -> PlainValidator:
+    """Return the check that a part has all fields of a record and no others, with their types in JSON.
+
+    Whole numbers are not below 0, and exact amounts are texts. For other fields `kinds` gives a type, or a type and a default.
+    """
+    written = {int: Whole, Fraction: Amount}
+    types = {name: kinds.get(name, written.get(kind, kind)) for name, kind in get_type_hints(record).items()}
+    fields: Any = {name: kind if isinstance(kind, tuple) else (kind, ...) for name, kind in types.items()}
+    return PlainValidator(create_model(record.__name__, __base__=_Exact, **fields).model_validate)
 
 
-class _Change(_Part):
-    model_config = ConfigDict(extra="forbid")
-    moved: Whole
-    norm: Whole
-    steps: Whole
-    amount: Amount
-    delta: Amount
-    smallest: bool
-    attained: bool
-
-
-class _Guarantee(_Part):
-    model_config = ConfigDict(extra="forbid")
-    kind: Literal["dp", "invariant", "none"]
-    unit: str
-    neighbours: str
-    currency: Currency
-    amount: Amount
-    delta: Amount
-    charges: list[_Charge]
-    sentences: list[str]
-    change: _Change | None = None
+_Price = Annotated[tuple[Relation, Annotated[Any, _fields_of(Cost)]], Field(strict=False)]
+_Charge = Annotated[Any, _fields_of(Charge, prices=(list[_Price], []))]
+_Change = Annotated[Any, _fields_of(Change)]
+_Guarantee = Annotated[
+    Any,
+    _fields_of(
+        Guarantee,
+        charges=list[_Charge],
+        sentences=list[str],
+        change=(Optional[_Change], None),  # noqa: UP045
+    ),
+]
 
 
 class _Level(_Part):
@@ -79,16 +80,7 @@ class _Level(_Part):
     places: Whole
 
 
-class _Miss(_Part):
-    model_config = ConfigDict(extra="forbid")
-    query: str
-    level: str
-    counts: Whole
-    rms: float
-
-
-class _Class(_Part):
-    model_config = ConfigDict(extra="forbid")
+class _Class(_Exact):
     table: _Margin
     lowest: float
     simulated: Whole
@@ -127,7 +119,7 @@ class Manifest(_Part):
     method: dict[str, Any] = {}
     checks: dict[str, bool] = {}
     stats: dict[str, float | str | None] = {}
-    misses: list[_Miss] = []
+    misses: list[Annotated[Any, _fields_of(Miss)]] = []
     counts: list[_Counts] = []
     noted: list[str] = []
     expected: _Expected | None = Field(None, alias="expected errors")
@@ -174,21 +166,6 @@ class _DrawnHow(_Part):
     approximate: str
 
 
-class _Conflict(_Part):
-    model_config = ConfigDict(extra="forbid")
-    margin: str
-    query: str
-    residual: float
-    log_probability: float
-
-
-class _Ratio(_Part):
-    model_config = ConfigDict(extra="forbid")
-    name: str
-    numerator: str
-    denominator: str
-
-
 class _Prior(_Part):
     name: str
 
@@ -219,50 +196,18 @@ class KeptPosterior(_Part):
     levels: Annotated[list[_Level], Field(min_length=1)]
     attributes: list[_Attribute]
     tables: list[_Margin]
-    ratios: list[_Ratio]
+    ratios: list[Annotated[Any, _fields_of(Ratio)]]
     shape: _Shape
     drawn: _DrawnHow
     method: _InferredBy
-    conflicts: list[_Conflict] | None
+    conflicts: list[Annotated[Any, _fields_of(Conflict)]] | None
     counted: str
     stats: _Stats
 
 
-class _Method(_Part):
-    model_config = ConfigDict(extra="forbid")
-    label: str
-    description: dict[str, Any]
-    title: str
-    verb: Literal["reconcile", "infer", "comparator"]
-    nonnegative: bool
-
-
-class _Budget(_Part):
-    model_config = ConfigDict(extra="forbid")
-    label: str
-    scale: Amount
-    currency: Currency
-    amount: Amount
-
-
-class _Table(_Part):
-    level: str
-    attributes: list[str]
-
-
-class _Flag(_Part):
-    model_config = ConfigDict(extra="forbid")
-    what: Literal["bias", "coverage"]
-    method: str
-    budget: str
-    level: str
-    by: str
-    unit: str
-    about: str
-    value: float
-    mc_error: float
-    limit: float
-    sentence: str
+_Method = Annotated[Any, _fields_of(Assessed, verb=Literal["reconcile", "infer", "comparator"])]
+_Budget = Annotated[Any, _fields_of(Budget, currency=Currency)]
+_Flag = Annotated[Any, _fields_of(Flag, what=Literal["bias", "coverage"])]
 
 
 class KeptAssessment(_Part):
@@ -274,7 +219,7 @@ class KeptAssessment(_Part):
     truth: str
     methods: Annotated[list[_Method], Field(min_length=1)]
     budgets: Annotated[list[_Budget], Field(min_length=1)]
-    levels: Annotated[list[_Table], Field(min_length=1)]
+    levels: Annotated[list[_Margin], Field(min_length=1)]
     intervals: dict[str, float]
     replicates: Annotated[Whole, Field(ge=1)]
     asked: Whole
