@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from itertools import compress
 from typing import NamedTuple
 
@@ -33,7 +34,10 @@ _ANNOTATION = re.compile(r"annotation of ", re.IGNORECASE)
 
 
 class Roles(NamedTuple):
-    """Columns of a table by role, with the column and the kind of errors for each column of values."""
+    """Columns of a table by role, with the column and the kind of errors for each column of values.
+
+    Those that are `coded` are numbers that repeat what the keys state.
+    """
 
     keys: list[SeenColumn]
     values: list[SeenColumn]
@@ -42,6 +46,7 @@ class Roles(NamedTuple):
     errors: dict[str, SeenColumn]
     kind: str
     ignored: list[str]
+    coded: Sequence[SeenColumn] = ()
 
 
 def by_role(every: list[SeenColumn]) -> Roles:

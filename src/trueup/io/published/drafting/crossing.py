@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from trueup.io.published.drafting.names import name_of
 from trueup.io.published.drafting.pairs import (
@@ -15,7 +14,7 @@ from trueup.io.published.drafting.pairs import (
     pairs_of,
     without_labels,
 )
-from trueup.io.published.drafting.seen import KEY, PLACE, TOTAL, SeenColumn
+from trueup.io.published.drafting.seen import KEY, PLACE, TOTAL, SeenColumn, SeenTable
 from trueup.model.toml import value_text
 
 _ATTRIBUTE = re.compile(
@@ -36,19 +35,11 @@ _KIND_OF_PLACE = re.compile(
 )
 
 
-class SortedKeys(NamedTuple):
-    """Key columns sorted into places from large to small, attributes, and columns to leave out."""
-
-    places: list[SeenColumn]
-    attributes: list[SeenColumn]
-    ignored: list[str]
-    labels: list[SeenColumn]
-    kinds: list[SeenColumn]
-
-
-def sorted_keys(columns: list[SeenColumn], rows: int, outline: Sequence[str] = ()) -> SortedKeys:
-    """Sort key columns into places, attributes, and columns to leave out."""
-    told = _telling_keys(columns, rows)
+def sorted_keys(
+    bare: SeenTable, columns: list[SeenColumn], rows: int, outline: Sequence[str] = ()
+) -> SeenTable:
+    """Return a table with key columns sorted into places, attributes, and columns to leave out."""
+    told = _telling_keys(bare, columns, rows)
     likely = _likely_places(told.attributes, rows) if told.attributes else []
     if not likely:
         return told
@@ -69,8 +60,8 @@ def sorted_keys(columns: list[SeenColumn], rows: int, outline: Sequence[str] = (
     return told._replace(places=places, attributes=attributes, ignored=[*told.ignored, *said])
 
 
-def _telling_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
-    """Return the keys that tell more than others, all as attributes, apart from labels and kinds of places."""
+def _telling_keys(bare: SeenTable, columns: list[SeenColumn], rows: int) -> SeenTable:
+    """Return a table with the keys that tell more than others as attributes, apart from labels and kinds of places."""
     same = [c for c in columns if len(set(c.texts)) == 1 and rows > 1]
     ignored = [c.left_out(f"says '{c.held[0]}' everywhere") for c in same]
     columns = [c for c in columns if len(set(c.texts)) > 1 or rows == 1]
@@ -81,7 +72,8 @@ def _telling_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
     ids = [c for c in kept if _numbers_rows(c, [o for o in kept if o is not c])]
     ignored += said + [c.left_out("numbers the rows") for c in ids]
     labels = [c for c in columns if c not in kept]
-    return SortedKeys([], [c for c in kept if c not in ids], ignored, labels, kinds)
+    attributes = [c for c in kept if c not in ids]
+    return bare._replace(attributes=attributes, ignored=ignored, labels=labels, kinds=kinds)
 
 
 def _distinct_texts(column: SeenColumn) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trueup.errors import DataError
 from trueup.files.source import open_table
@@ -26,6 +26,13 @@ class Pointers(NamedTuple):
     depth: int
 
 
+def columns_of_table(source: Any) -> list[SeenColumn]:
+    """Return the columns of a file that holds a table and nothing else, as text."""
+    table = open_table(source)
+    held = table.select(table.columns())
+    return [SeenColumn(name, (name,), text_of(column).tolist()) for name, column in held.items()]
+
+
 def pointers_of(source: str | Path) -> Pointers | None:
     """Return the columns that name each row's place and its parent, or None if there are none.
 
@@ -38,8 +45,7 @@ def pointers_of(source: str | Path) -> Pointers | None:
     ('area', 3)
     """
     try:
-        table = open_table(source)
-        columns = {name: text_of(column).tolist() for name, column in table.select(table.columns()).items()}
+        columns = {column.name: column.texts for column in columns_of_table(source)}
     except DataError:  # no plain table
         return None
     for id_, places in columns.items():

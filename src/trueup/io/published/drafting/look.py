@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trueup.files import is_parquet
-from trueup.files.source import open_table
+from trueup.io.published.drafting.keys import columns_of_table
 from trueup.io.published.drafting.panels import (
     Panel,
     below_header,
@@ -25,7 +25,6 @@ from trueup.io.published.drafting.roles import sorted_out
 from trueup.io.published.drafting.seen import SeenColumn, SeenTable, is_code
 from trueup.io.published.drafting.sums import SUM_OF_GROUP, without_repeated_sums
 from trueup.io.published.perturbed.around import JOINED, column_names
-from trueup.io.published.perturbed.columns import text_of
 from trueup.io.published.perturbed.grid import Row, delimiters_of, rows_of
 
 MOST_ROWS = 200_000
@@ -59,7 +58,21 @@ class _Layout(NamedTuple):
 
     def columns(self, header: Sequence[Row], body: Sequence[Row], *, named: bool = True) -> list[SeenColumn]:
         """Return the columns of some rows below a header."""
-        return _columns(header, body, point=self.divided == ",", named=named)
+        width = max(map(len, body))
+        names = column_names(header) if header else []
+        names += [()] * (width - len(names))
+        leaves = [each[0] if each else "" for each in names]
+        found = []
+        for k, each in enumerate(names[:width]):
+            texts = [row[k] if k < len(row) else "" for row in body]
+            joined = next((name for name in each if JOINED in name), "")
+            repeated = leaves.count(leaves[k]) > 1
+            name = (named and (joined if repeated else leaves[k])) or f"column {k + 1}"
+            path = (joined or leaves[k]).replace("!!", JOINED).split(JOINED)
+            found.append(
+                SeenColumn(name, tuple(part.rstrip(":") for part in path), texts, self.divided == ",")
+            )
+        return [column for column in found if column.held]
 
     def table(self, columns: list[SeenColumn], *, headless: bool) -> list[SeenTable]:
         """Return the table that has the given columns, or an empty list if these have no values."""
@@ -71,7 +84,7 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
     """Return the tables found in one file or sheet."""
     path = Path(source)
     if is_parquet(path):
-        return _in_parquet(source, path.name)
+        return _sorted(path.name, None, "", columns_of_table(source))
     rows, divided = best_rows(source, sheet)
     if (first := first_of_numbers(rows)) is None:
         return []
@@ -136,13 +149,6 @@ def _headings(layout: _Layout) -> list[int] | None:
     return [*range(layout.bottom, first), *heads] if len(set(keys)) == len(keys) else None
 
 
-def _in_parquet(source: Any, name: str) -> list[SeenTable]:
-    held = open_table(source)
-    columns = held.select(held.columns())
-    every = [SeenColumn(name, (name,), text_of(column).tolist()) for name, column in columns.items()]
-    return _sorted(name, None, "", every)
-
-
 def _indents(raw: Sequence[Row]) -> dict[str, str]:
     """Return the indents of the names in the first columns of a table, if these differ."""
     found: dict[str, str] = {}
@@ -195,21 +201,3 @@ def _side_by_side(columns: list[SeenColumn]) -> list[list[SeenColumn]]:
         ):
             return [columns[at : at + width] for at in range(0, len(names), width)]
     return [columns]
-
-
-def _columns(
-    block: Sequence[Row], body: Sequence[Row], *, point: bool, named: bool = True
-) -> list[SeenColumn]:
-    width = max(map(len, body))
-    names = column_names(block) if block else []
-    names += [()] * (width - len(names))
-    leaves = [each[0] if each else "" for each in names]
-    found = []
-    for k, each in enumerate(names[:width]):
-        texts = [row[k] if k < len(row) else "" for row in body]
-        joined = next((name for name in each if JOINED in name), "")
-        repeated = leaves.count(leaves[k]) > 1
-        name = (named and (joined if repeated else leaves[k])) or f"column {k + 1}"
-        path = (joined or leaves[k]).replace("!!", JOINED).split(JOINED)
-        found.append(SeenColumn(name, tuple(part.rstrip(":") for part in path), texts, point))
-    return [column for column in found if column.held]

@@ -10,12 +10,10 @@ from pathlib import Path
 
 from trueup.errors import DataError
 from trueup.files import is_csv, is_parquet
-from trueup.files.source import open_table
 from trueup.io.published.drafting.above import PARENT, WHOLE, PlacesAbove, whole_among
-from trueup.io.published.drafting.keys import Pointers
+from trueup.io.published.drafting.keys import Pointers, columns_of_table
 from trueup.io.published.drafting.pairs import are_alike, determines_key
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
-from trueup.io.published.perturbed.columns import text_of
 from trueup.model.tree import Tree
 
 
@@ -140,11 +138,9 @@ def _columns_of(file: str | Path) -> list[SeenColumn]:
     if not (is_csv(path) or is_parquet(path)):
         return []
     try:
-        table = open_table(file)
-        held = table.select(table.columns())
+        return columns_of_table(file)
     except DataError:  # no plain table
         return []
-    return [SeenColumn(name, (name,), text_of(texts).tolist()) for name, texts in held.items()]
 
 
 def _higher_level_columns(

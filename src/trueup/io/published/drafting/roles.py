@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -40,15 +39,6 @@ from trueup.io.published.perturbed.columns import without_word_of_sum
 from trueup.io.published.perturbed.notes import carried_keys
 
 
-class _Sorted(NamedTuple):
-    """Columns of a table sorted into keys, values, and numbers that repeat what the keys state."""
-
-    keys: list[SeenColumn]
-    values: list[SeenColumn]
-    coded: list[SeenColumn]
-    ignored: list[str]
-
-
 def sorted_out(bare: SeenTable, every: list[SeenColumn]) -> SeenTable | None:
     """Return a table with some columns, sorted by role, or None if no column contains values."""
     if counts_rows(every):
@@ -58,15 +48,15 @@ def sorted_out(bare: SeenTable, every: list[SeenColumn]) -> SeenTable | None:
     roles = by_role(every)
     if not roles.values:
         return None
-    found = _without_numbering(every, roles)
-    rows = len(found.values[0].texts)
-    whole = _filled([*found.keys, *roles.periods], rows)[: len(found.keys)]
-    if some := some_rows(whole or found.keys, roles.periods, found.values):
-        return _of_some_rows(bare, every, some, dict(zip(map(id, found.keys), whole)))
-    return _of_all_rows(bare, found, roles)
+    roles = _without_numbering(every, roles)
+    rows = len(roles.values[0].texts)
+    whole = _filled([*roles.keys, *roles.periods], rows)[: len(roles.keys)]
+    if some := some_rows(whole or roles.keys, roles.periods, roles.values):
+        return _of_some_rows(bare, every, some, dict(zip(map(id, roles.keys), whole)))
+    return _of_all_rows(bare, roles)
 
 
-def _without_numbering(every: list[SeenColumn], roles: Roles) -> _Sorted:
+def _without_numbering(every: list[SeenColumn], roles: Roles) -> Roles:
     """Return keys and values without columns that number the rows or mark values, and notes."""
     keys, values, ignored = one_value(roles.keys, roles.values)
     coded = [c for c in roles.values if c not in values and c not in keys]
@@ -78,7 +68,8 @@ def _without_numbering(every: list[SeenColumn], roles: Roles) -> _Sorted:
     ignored += status
     ignored += [c.left_out("numbers the rows or their places") for c in numbered]
     keys, flags = without_flags(every, keys, values)
-    return _Sorted(keys, values, [*coded, *formal, *numbered], [*roles.ignored, *ignored, *flags])
+    ignored = [*roles.ignored, *ignored, *flags]
+    return roles._replace(keys=keys, values=values, coded=[*coded, *formal, *numbered], ignored=ignored)
 
 
 def _of_some_rows(
@@ -94,33 +85,29 @@ def _of_some_rows(
     return table and with_only(table, some, filled=bool(whole))
 
 
-def _of_all_rows(bare: SeenTable, found: _Sorted, roles: Roles) -> SeenTable:
+def _of_all_rows(bare: SeenTable, roles: Roles) -> SeenTable:
     """Return the table of all rows, with its keys sorted into places and attributes."""
-    rows = len(found.values[0].texts)
-    ignored = [*found.ignored]
+    rows = len(roles.values[0].texts)
+    ignored = [*roles.ignored]
     for period in roles.periods:
         alike = len(set(period.held)) == 1
         ignored.append(
             period.left_out(f"says '{period.held[0]}' everywhere" if alike else "tells no rows apart")
         )
-    filled = _filled(found.keys, rows)
-    blank = [key.name for key in found.keys if "" in key.texts or key is found.keys[0]]
-    outline = blank if filled and _is_outline(found.keys) else []
-    keys, said = _with_totals(filled or found.keys)
-    values, left, more = last_period(found.values)
+    filled = _filled(roles.keys, rows)
+    blank = [key.name for key in roles.keys if "" in key.texts or key is roles.keys[0]]
+    outline = blank if filled and _is_outline(roles.keys) else []
+    keys, said = _with_totals(filled or roles.keys)
+    values, left, more = last_period(roles.values)
     values, beside = _without_wholes(values, bare.titles)
-    by_place = sorted_keys(keys, rows, outline)
-    table = bare._replace(
-        places=by_place.places,
-        attributes=by_place.attributes,
+    table = sorted_keys(bare, keys, rows, outline)
+    table = table._replace(
         values=values,
         variance=roles.variance,
-        ignored=[*ignored, *said, *more, *beside, *by_place.ignored],
+        ignored=[*ignored, *said, *more, *beside, *table.ignored],
         left=tuple(left),
         fill=bool(filled),
-        labels=by_place.labels,
-        kinds=by_place.kinds,
-        keys=(*keys, *found.coded),
+        keys=(*keys, *roles.coded),
     )
     return _with_errors(table, roles) if all(c.name in roles.errors for c in values) else table
 

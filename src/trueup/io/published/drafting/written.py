@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from trueup.io.published.drafting.apart import label_of
 from trueup.io.published.drafting.deviations import entries_by_variance
@@ -98,54 +99,44 @@ def _entry(
     entry: DraftedTable, name: str, told: set[int], values: Mapping[str, set[str]], undecided: list[str]
 ) -> str:
     seen = entry.seen
-    named = {"name": name, "file": seen.file, "level": entry.level}
-    lines = ["[[published]]", *(f"{key} = {value_text(said)}" for key, said in named.items())]
-    if seen.sheet:
-        lines.append(f"sheet = {value_text(seen.sheet)}")
-    if seen.skip is not None:
-        lines += [f"skip = {seen.skip}", f"below = {seen.below}"]
-    if seen.headless:
-        lines.append("header = 0")
-        if seen.label is None:
-            undecided.append(f"'{seen.file}' has no header: columns are named by their positions")
-    lines += [
-        f"{name} = {inline_table(held)}" for name in ("only", "constant") if (held := getattr(seen, name))
-    ]
-    if entry.columns:
-        lines.append(f"columns = {inline_table(entry.columns)}")
-    if entry.attributes:
-        lines.append(f"attributes = {value_text(entry.attributes)}")
+    if seen.headless and seen.label is None:
+        undecided.append(f"'{seen.file}' has no header: columns are named by their positions")
+    lines = ["[[published]]"]
+    lines += _settings(name=name, file=seen.file, level=entry.level, sheet=seen.sheet, skip=seen.skip)
+    lines += _settings(below=None if seen.skip is None else seen.below, header=0 if seen.headless else None)
+    lines += _settings(only=seen.only, constant=seen.constant)
+    lines += _settings(columns=entry.columns, attributes=entry.attributes)
     if entry.cells:
         cells = [
             f"  {{ count = {value_text(c.name)}{f', where = {inline_table(where)}' if where else ''}{_variance_key(seen, c)} }},"
             for c, where in entry.cells
         ]
         lines += ["cell = [", *cells, "]"]
-    else:
-        lines.append(f"count = {value_text(seen.values[0].name)}")
-    if entry.totals:
-        lines.append(f"total = {inline_table(entry.totals)}")
-    if seen.variance is not None and not entry.cells:
-        lines.append(f"variance = {value_text(seen.variance.name)}")
-    if seen.groups:
-        lines.append("headings = true")
-    if seen.errors and seen.error != "variance":
-        lines.append(f"error = {value_text(seen.error)}")
-    if entry.fill:
-        lines.append("fill = true")
-    if entry.ragged:
-        lines.append("ragged = true")
-    lines += _decimal(entry, undecided)
+    lines += _settings(
+        count=None if entry.cells else seen.values[0].name,
+        total=entry.totals,
+        variance=seen.variance.name if seen.variance and not entry.cells else None,
+        headings=bool(seen.groups),
+        error=seen.error if seen.errors and seen.error != "variance" else None,
+        fill=entry.fill,
+        ragged=entry.ragged,
+        decimal=_decimal(entry, undecided),
+    )
     if (unit := unit_of(seen)) > 1:
         lines.append(f"unit = {unit}")
         undecided.append(f"'{seen.file}': its values are thousands, by its words; if not, take `unit` out")
-    law = suggested_law(entry, told, undecided)
-    lines += [
-        f"law = {law}",
-        *_codes(entry, law, undecided),
-        *_unlisted(entry, values, undecided),
-    ]
+    lines.append(f"law = {(law := suggested_law(entry, told, undecided))}")
+    lines += _settings(codes=_codes(entry, law, undecided), unlisted=_unlisted(entry, values, undecided))
     return "\n".join([*lines, ""])
+
+
+def _settings(**given: Any) -> list[str]:
+    """Return the lines of an entry for all settings that are numbers, true or not empty."""
+    said = {name: value for name, value in given.items() if value or type(value) is int}
+    return [
+        f"{name} = {inline_table(value) if isinstance(value, Mapping) else value_text(value)}"
+        for name, value in said.items()
+    ]
 
 
 def _variance_key(seen: SeenTable, column: SeenColumn) -> str:
@@ -155,11 +146,11 @@ def _variance_key(seen: SeenTable, column: SeenColumn) -> str:
     return f", variance = {value_text(beside)}" if beside else ""
 
 
-def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]], undecided: list[str]) -> list[str]:
-    """Return the spec's setting for cells that have no row or column, or nothing if all have."""
+def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]], undecided: list[str]) -> str | None:
+    """Return what the spec says of cells that have no row or column, or None if all have."""
     seen = entry.seen
     if seen.constant or entry.partial:
-        return ['unlisted = "unknown"']
+        return UNKNOWN
     named = {
         name: {where.get(name) for _, where in entry.cells} for _, where in entry.cells for name in where
     }
@@ -177,15 +168,15 @@ def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]], undecided: li
                 f"'{seen.file}' has no row for some of its places and values: their counts are taken as unknown; places without "
                 "any row are not known of: if there are some, list all places in a file, and name it by --geography"
             )
-    return ['unlisted = "unknown"'] if lacks else []
+    return UNKNOWN if lacks else None
 
 
 def _texts(columns: list[SeenColumn]) -> list[str]:
     return [text for column in columns for text in column.texts]
 
 
-def _codes(entry: DraftedTable, law: str, undecided: list[str]) -> list[str]:
-    """Return the spec's setting for the codes of a table, with their meanings from the file's notes."""
+def _codes(entry: DraftedTable, law: str, undecided: list[str]) -> dict[str, str]:
+    """Return the codes of a table, with their meanings from the file's notes."""
     seen = entry.seen
     every = _texts([*seen.values, *seen.left])
     texts = dict.fromkeys(t for t in every if not is_number(without_mark(t)) or read_interval(t) is not None)
@@ -223,7 +214,7 @@ def _codes(entry: DraftedTable, law: str, undecided: list[str]) -> list[str]:
         undecided.append(
             f"'{seen.file}': what '{mark}' says in the place of an error; it is taken to say that the value {taken}"
         )
-    return [f"codes = {inline_table(codes)}"] if codes else []
+    return codes
 
 
 def _of_whole_places(code: str, seen: SeenTable) -> str:
@@ -262,15 +253,15 @@ def _code(code: str, meaning: str) -> str:
     return f"codes = {inline_table({code: meaning})}"
 
 
-def _decimal(entry: DraftedTable, undecided: list[str]) -> list[str]:
-    """Return the spec's setting for the decimal sign if the numbers of a table leave it open."""
+def _decimal(entry: DraftedTable, undecided: list[str]) -> str | None:
+    """Return the decimal sign if the numbers of a table leave it open, else None."""
     columns = entry.seen.values
     held = [text for column in columns for text in column.held]
     texts = [text for text in map(without_mark, held) if is_number(text)]
     ways = [{text: read_number(text, by) for text in texts} for by in (ENGLISH, CONTINENTAL)]
     differ = next((text for text in texts if ways[0][text] != ways[1][text]), None)
     if differ is None or any(None in way.values() for way in ways):
-        return []
+        return None
     pointed, comma = (way[differ] for way in ways)
     english = columns[0].point or pointed == int(pointed or 0)
     sign, kept, other = (".", pointed, comma) if english else (",", comma, pointed)
@@ -278,4 +269,4 @@ def _decimal(entry: DraftedTable, undecided: list[str]) -> list[str]:
         undecided.append(
             f"'{entry.seen.file}': whether '{differ}' is {kept} or {other}; it is taken for {kept}"
         )
-    return [f'decimal = "{sign}"']
+    return sign
