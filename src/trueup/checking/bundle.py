@@ -120,8 +120,7 @@ def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int
         connect(folders=[folder / "public"], memory_limit=f"{limit}B", temp_directory=spill) as connection,
     ):
         try:
-            for rule, holds, where in Files(folder / "public", spec, manifest, connection).findings():
-                yield Check(rule, holds, where)
+            yield from Files(folder / "public", spec, manifest, connection).findings()
         except duckdb.OutOfMemoryException:
             raise BundleError(
                 f"'{folder}' cannot be checked with {memory_text(limit + PROCESS_BYTES)} of memory and the free space for "

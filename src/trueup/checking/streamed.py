@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from trueup.checking import promised
+from trueup.checking import Check, promised
 from trueup.files.database import literal, parquet, quoted
 from trueup.io.bundle.manifest import header_in, listed, margin_in
 from trueup.io.bundle.places import limit_column
@@ -30,9 +30,6 @@ from trueup.model.header import Measured
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import BoundPart
 
-Finding = tuple[str, bool, tuple[str, ...]]
-"""A rule, whether it holds, and the first places where it does not."""
-
 
 @dataclass(frozen=True)
 class Files:
@@ -46,18 +43,18 @@ class Files:
     manifest: Mapping[str, Any]
     connection: Any
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Check]:
         """Yield the verdict on every rule that the tables of the bundle must satisfy."""
         self._refuse_more_rows()
         listed_tables = [table.finest for table in self._tables]
         lost = [str(margin) for margin in self._one_place.finest_tables if margin not in listed_tables]
-        yield "every table of the spec is there", not lost, tuple(lost)
+        yield Check("every table of the spec is there", not lost, tuple(lost))
         self._views()
         sizes = [self._one(f"SELECT count(*) FROM {quoted(f'place {i}')}") for i in self._levels]
-        yield "the places are as many as stated", sizes == [e["places"] for e in self.manifest["levels"]], ()
+        stated = [entry["places"] for entry in self.manifest["levels"]]
+        yield Check("the places are as many as stated", sizes == stated)
         cells = cells_of_sizes(self.spec, sizes)
-        laws = promised(self.spec, cells, self.manifest)
-        yield laws.rule, laws.holds, laws.where
+        yield promised(self.spec, cells, self.manifest)
         headers = [header_in(entry) for entry in self.manifest["headers"]]
         yield self._complete(cells, headers)
         for table in range(len(self._tables)):
@@ -168,12 +165,12 @@ class Files:
     def _one(self, query: str) -> Any:
         return self.connection.execute(query).fetchall()[0][0]
 
-    def _found(self, rule: str, query: str) -> Finding:
+    def _found(self, rule: str, query: str) -> Check:
         """Return a verdict that passes if the query finds no place, and else names the first places found."""
         rows = self.connection.execute(f"SELECT DISTINCT place FROM ({query}) LIMIT 3").fetchall()
-        return rule, not rows, tuple(str(row[0]) for row in rows)
+        return Check(rule, not rows, tuple(str(row[0]) for row in rows))
 
-    def _complete(self, cells: Cells, headers: Sequence[Measured]) -> Finding:
+    def _complete(self, cells: Cells, headers: Sequence[Measured]) -> Check:
         """Check that each place has one row for every query of its level, with a value for each group."""
         rows = {
             "level": np.array([h.margin.level for h in headers]),
@@ -192,7 +189,7 @@ class Files:
         differ = f"(({asked}) EXCEPT ALL ({given})) UNION ALL (({given}) EXCEPT ALL ({asked}))"
         return self._found("every place is measured once by every query of its level", differ)
 
-    def _table(self, table: int) -> Iterator[Finding]:
+    def _table(self, table: int) -> Iterator[Check]:
         said, counts, margin = self._said(table), quoted(f"count {table}"), self._tables[table].finest
         known = f"place IN (SELECT place FROM {quoted(f'place {self._names.index(margin.level)}')})"
         yield self._found(
@@ -204,7 +201,7 @@ class Files:
             f"SELECT place FROM {counts} GROUP BY place, cell HAVING count(*) > 1",
         )
         kind = self.connection.execute(f"DESCRIBE SELECT count FROM {counts}").fetchall()[0][1]
-        yield f"the counts of {said} are whole numbers", kind == "BIGINT", ()
+        yield Check(f"the counts of {said} are whole numbers", kind == "BIGINT")
         if self.spec.constraints.nonnegative:
             yield self._found(
                 f"no count of {said} is negative", f"SELECT place FROM {counts} WHERE count < 0"
@@ -225,7 +222,7 @@ class Files:
         """Return the constraints on the cells as if each level had a single place."""
         return local_constraints(self.spec, self._one_place)
 
-    def _linked(self, level: int) -> Finding:
+    def _linked(self, level: int) -> Check:
         """Check linear rules on two linked tables: sums that must be zero, or at most zero."""
         cells, rules = self._one_place, self._constraints.linear
         weights = np.zeros((len(rules), cells.n))
@@ -250,7 +247,7 @@ class Files:
             f"the two tables of level '{self._names[level]}' do not contradict each other", broken
         )
 
-    def _sums(self, sums: int, table: int) -> Finding:
+    def _sums(self, sums: int, table: int) -> Check:
         """Check that a table's counts are the sums over a table of the same level or of a lower one."""
         margin, levels = (
             self._tables[sums].finest,
@@ -268,7 +265,7 @@ class Files:
         )
         return self._found(f"{self._said(sums)} is the sum of {self._said(table)}", differ)
 
-    def _invariant(self, header: Measured) -> Finding:
+    def _invariant(self, header: Measured) -> Check:
         """Compare the released counts of an invariant with the exact counts published for it."""
         enumerated = (
             "SELECT place, unnest(value) AS count, generate_subscripts(value, 1) AS grp FROM measured "
@@ -280,7 +277,7 @@ class Files:
         )
         return self._found(f"the invariant '{header.margin}' is as enumerated", differ)
 
-    def _bounded(self, bound: Bound, part: BoundPart) -> Finding:
+    def _bounded(self, bound: Bound, part: BoundPart) -> Check:
         """Check that every group of a margin is within its limits, where a null is no limit."""
         every = Constraints(self._one_place, ()).bound_values(replace(bound, lower=0))[0]
         self.connection.register("given_bounded", {"grp": np.flatnonzero(every == 0) + 1})

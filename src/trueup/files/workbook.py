@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 from warnings import catch_warnings
@@ -30,15 +29,13 @@ ALWAYS_UNPACKED_BYTES, DENSEST, MEMBERS = 20_000_000, 100, 10_000
 """Bytes to which any workbook may unpack, how many times its own size a larger one may, and its parts."""
 
 
-def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Held:
+def open_workbook(path: Path, sheet: str | None = None) -> Held:
     """Read one sheet of a workbook as a table.
 
     Parameters
     ----------
     path, sheet
         The file, and the sheet's name; by default the first.
-    skip
-        Rows before the header.
 
     Raises
     ------
@@ -46,7 +43,7 @@ def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Held:
         If the file, the sheet or the header is missing or damaged, or the extra `excel` is not installed.
     """
     with opened_workbook(path) as book:
-        rows = _filled_rows(path, sheet_of(path, book, sheet), skip)
+        rows = _filled_rows(path, sheet_of(path, book, sheet))
     return Held(f"'{path.name}'", _sheet_columns(path, rows))
 
 
@@ -109,10 +106,10 @@ def _refuse_packed(path: Path, file: BinaryIO) -> None:
         )
 
 
-def _filled_rows(path: Path, sheet: Any, skip: int) -> list[list[Any]]:
+def _filled_rows(path: Path, sheet: Any) -> list[list[Any]]:
     """Return the header and every nonempty row below it."""
     rows: list[list[Any]] = []
-    for row in islice(sheet.iter_rows(values_only=True), skip, None):
+    for row in sheet.iter_rows(values_only=True):
         held = list(row[: len(rows[0])] if rows else row)
         if rows and all(value is None for value in held):
             continue

@@ -144,7 +144,10 @@ def places_of_rows(spec: Reading, cells: Cells, rows: Columns, where: Where) -> 
     }
     for name, column in plain.items():
         refuse_missing(column, name, where, PLACES)
-    given = _last_key(spec, plain, keys)
+    if spec.parents is not None:
+        given = {"id": plain[spec.parents.id]}
+    else:
+        given = {name: key_columns(level, plain)[name] for name, level in key_levels(spec, keys).items()}
     known = {key: i for i, key in enumerate(_row_contents(keys))}
     found = np.array([known.get(key, -1) for key in _row_contents(given)])
     if (lost := np.flatnonzero(found < 0)).size:
@@ -208,13 +211,6 @@ def _row_contents(columns: Columns) -> Iterable:
     """Return the content of every row: a text if there is one column, otherwise a tuple of texts."""
     texts = [list(map(str, column.tolist())) for column in columns.values()]
     return texts[0] if len(texts) == 1 else zip(*texts)
-
-
-def _last_key(spec: Reading, rows: Columns, names: Iterable[str]) -> Columns:
-    """Return the columns of a table that identify the finest place of each row."""
-    if spec.parents is not None:
-        return {"id": rows[spec.parents.id]}
-    return {name: key_columns(level, rows)[name] for name, level in key_levels(spec, names).items()}
 
 
 def key_levels(spec: Reading, names: Iterable[str]) -> dict[str, Level]:

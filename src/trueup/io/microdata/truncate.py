@@ -111,9 +111,9 @@ def kept_sql(limit: Limit, named: str = "named", first: str = "") -> str:
     """
 
 
-def units_held(connection: Any, named: str = "named") -> dict[int, int]:
+def units_held(connection: Any) -> dict[int, int]:
     """Return the confidential number of units by their number of records."""
-    held = f"SELECT CAST(sum(count) AS BIGINT) AS records FROM {named} GROUP BY unit"
+    held = "SELECT CAST(sum(count) AS BIGINT) AS records FROM named GROUP BY unit"
     counted = f"SELECT records, count(*) FROM ({held}) GROUP BY records ORDER BY records"
     return dict(connection.execute(counted).fetchall())
 
