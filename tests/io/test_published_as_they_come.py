@@ -157,6 +157,16 @@ def test_a_sheet_is_read_by_its_name_with_merged_cells_and_notes(tmp_path):
     assert found == {"a, sex=f": 5, "a, sex=m": 7, "b, sex=f": 2, "b, sex=m": 3, "a": 1012, "b": 5}
 
 
+def test_a_file_packed_by_zstd_is_read_if_its_header_is_its_first_row(tmp_path):
+    import duckdb
+
+    path, rows = tmp_path / "t.csv.zst", "(VALUES ('a', 12), ('b', 1234)) t(area, n)"
+    duckdb.sql(f"COPY (SELECT * FROM {rows}) TO '{path}' (FORMAT csv, HEADER, COMPRESSION zstd)")
+    assert values(read_perturbed(parse_perturbed(HEAD + COUNT), [path])) == TWO
+    with pytest.raises(DataError, match="is compressed, and its header is not in row 1"):
+        read_perturbed(parse_perturbed(HEAD + COUNT + "skip = 1\n"), [path])
+
+
 def test_several_entries_read_one_file_under_their_own_laws(tmp_path):
     (tmp_path / "t.csv").write_text("area,All,F,M\na,12,5,10\nb,3,0,5\n")
     ages = (
