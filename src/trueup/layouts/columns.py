@@ -19,10 +19,10 @@ from trueup.kernel.histogram import cell_groups
 from trueup.kernel.settling.descend import Settling
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.settling.split_draws import HYPERPRIOR
-from trueup.kernel.table_walks.columns import ChainState, Directions, MeasuredTables, Places, TreeMessages
+from trueup.kernel.table_walks.columns import ChainState, Directions, MeasuredTables, TreeMessages
 from trueup.kernel.table_walks.gibbs_steps import STRENGTH, Alike
 from trueup.kernel.table_walks.place_masses import NARROW, WIDE
-from trueup.kernel.table_walks.weights import weigh_parts
+from trueup.kernel.table_walks.weights import Places, weigh_parts
 from trueup.layouts import without_upper
 from trueup.layouts.histogram import MAX_PROJECTION_ERROR_COUNTS, histogram_problem
 from trueup.layouts.prior_inputs import EVEN_SPLITS, PublicNumbers, total_given_bounds
@@ -98,14 +98,7 @@ class ColumnProblem(MeasuredRow):
     @cached_property
     def places(self) -> Places:
         """Return the tree of places."""
-        tree = self.cells.tree
-        return Places(
-            tree.child_ptr.astype(np.int64),
-            tree.level_ptr.astype(np.int64),
-            tree.parents.astype(np.int64),
-            self.public.log_share,
-            self.public.covariates,
-        )
+        return self.public.places(self.cells.tree)
 
     @cached_property
     def open(self) -> NDArray[np.float64]:

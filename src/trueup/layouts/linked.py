@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.histogram import cell_groups
-from trueup.kernel.table_walks.linked import LinkedMoves, LinkedPlaces, LinkedState, LinkedValues
+from trueup.kernel.table_walks.linked import LinkedMoves, LinkedState, LinkedValues
 from trueup.kernel.table_walks.linked_exchange import LinkedPools
 from trueup.kernel.table_walks.linked_normal import LinkedForms, NormalPlaces
-from trueup.kernel.table_walks.weights import weigh_parts
+from trueup.kernel.table_walks.weights import Places, weigh_parts
 from trueup.layouts.columns import default_tables
 from trueup.layouts.links import Integers, PlaceLinks, distinct, impossible, links_of, room_of
 from trueup.layouts.prior_inputs import EVEN_SPLITS, PublicNumbers
@@ -113,20 +113,9 @@ class LinkedProblem:
                 yield each
 
     @cached_property
-    def places(self) -> LinkedPlaces:
+    def places(self) -> Places:
         """Return the tree of places."""
-        tree = self.cells.tree
-        edges = [tree.leaf_ptr(level) for level in range(len(tree.levels))]
-        return LinkedPlaces(
-            tree.parents.astype(np.int64),
-            np.diff(tree.child_ptr).astype(np.int64),
-            tree.child_ptr[:-1].astype(np.int64),
-            tree.level_ptr.astype(np.int64),
-            np.concatenate([e[:-1] for e in edges]).astype(np.int64),
-            np.concatenate([e[1:] for e in edges]).astype(np.int64),
-            self.public.log_share,
-            self.public.covariates,
-        )
+        return self.public.places(self.cells.tree)
 
     @cached_property
     def tables(self) -> list[_Table]:

@@ -21,6 +21,7 @@ from trueup.model.prior import Flat, Hierarchical
 from trueup.model.tree import Tree
 
 if TYPE_CHECKING:
+    from trueup.kernel.table_walks.weights import Places
     from trueup.layouts.tree import TreeProblem
 
 Reals = NDArray[np.float64]
@@ -141,6 +142,15 @@ class PublicNumbers(NamedTuple):
         if not len(self.log_share):
             return self
         return self._replace(log_share=self.log_share[nodes], covariates=self.covariates[nodes])
+
+    def places(self, tree: Tree) -> Places:
+        """Return a tree of places with these numbers, in the form that Markov chains take."""
+        from trueup.kernel.table_walks.weights import Places  # trees solved exactly need no chains
+
+        below, levels, parent = (
+            each.astype(np.int64) for each in (tree.child_ptr, tree.level_ptr, tree.parents)
+        )
+        return Places(below, levels, parent, self.log_share, self.covariates)
 
 
 EVEN_SPLITS = PublicNumbers(np.zeros(0), np.zeros((0, 0)), ())

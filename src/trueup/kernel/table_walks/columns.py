@@ -58,24 +58,6 @@ MIN_SCALED_SUM, SIBLINGS_A_SCALING = 1e-6, 4
 """Sums of masses below which they are scaled to 1, and at how many siblings that is looked at: windows cut off little of each."""
 
 
-class Places(NamedTuple):
-    """A tree in level order, all leaves on the last level.
-
-    Attributes
-    ----------
-    child_ptr, level_ptr, parent
-        Children of node v are `child_ptr[v]:child_ptr[v + 1]`; nodes of a level; `(nodes,)`, -1 at the root.
-    log_share, covariates
-        `(nodes,)` and `(nodes, p)` public numbers that weights of parts follow; `(0,)` and `(0, 0)` where all weigh 1.
-    """
-
-    child_ptr: NDArray[np.int64]
-    level_ptr: NDArray[np.int64]
-    parent: NDArray[np.int64]
-    log_share: NDArray[np.float64]
-    covariates: NDArray[np.float64]
-
-
 class MeasuredTables(NamedTuple):
     """The measured tables, each of one level.
 

@@ -45,31 +45,6 @@ SIBLING_PROBABILITY = 0.8
 MIN_MASS = 1e-300
 
 
-class LinkedPlaces(NamedTuple):
-    """A tree in level order, all leaves on the last level.
-
-    Attributes
-    ----------
-    parent, children, below
-        `(nodes,)` the place above, -1 for the root; how many places are right below, and the first of them.
-    level_ptr
-        Places of a level.
-    first, last
-        `(nodes,)` a place's leaves, as rows of the tables.
-    log_share, covariates
-        Public numbers that weights of parts follow, as those of `columns.Places`.
-    """
-
-    parent: NDArray[np.int64]
-    children: NDArray[np.int64]
-    below: NDArray[np.int64]
-    level_ptr: NDArray[np.int64]
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
-    log_share: NDArray[np.float64]
-    covariates: NDArray[np.float64]
-
-
 class LinkedValues(NamedTuple):
     """The measured values in one array: `r` tables, each measured at one level.
 
@@ -223,7 +198,7 @@ def _path(places, values, moves, state, v, m, t, stop):
             total += values.slope[at] * (abs(d) - abs(e)) + values.curve[at] * (d * d - e * e)
         if moves.free[m] != 0 and level < levels - 1:
             up = 1.0 if level == 0 else state.a[level] * state.weight[node]
-            down = places.children[node] * state.a[level + 1]
+            down = (places.child_ptr[node + 1] - places.child_ptr[node]) * state.a[level + 1]
             total += rise(state.total[node], t * moves.free[m], up, down)
         node = places.parent[node]
     return total
@@ -414,10 +389,12 @@ def partner(rng, places, v):
     if rng.random() > SIBLING_PROBABILITY:
         for _ in range(int(rng.random() * (levels - 1))):
             node = places.parent[node]
-    apart = places.last[node] - places.first[node] - 1
-    if apart < 1:
+    first, last, leaves = node, node + 1, places.level_ptr[levels - 1]
+    while first < leaves:
+        first, last = places.child_ptr[first], places.child_ptr[last]
+    if last - first < 2:
         return -1
-    w = places.first[node] + int(rng.random() * apart)
+    w = first - leaves + int(rng.random() * (last - first - 1))
     return w + (w >= v)
 
 

@@ -312,7 +312,8 @@ def path_gain(places, values, forms, state, v, sign, stop, scratch):
                 total += values.curve[start + g] * (d * d - e * e)
         if free != 0 and level < levels - 1:
             up = 1.0 if level == 0 else state.a[level] * state.weight[node]
-            total += rise(state.total[node], free, up, places.children[node] * state.a[level + 1])
+            children = places.child_ptr[node + 1] - places.child_ptr[node]
+            total += rise(state.total[node], free, up, children * state.a[level + 1])
         node = places.parent[node]
     return total
 

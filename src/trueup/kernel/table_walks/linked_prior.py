@@ -51,14 +51,14 @@ def _log_totals(places, state, level, log, hyper):
         if state.total[v] > 0:
             total += log_gamma(state.total[v] + own) - base
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
-        total -= _climbs(state.total[p : p + 1], a * places.children[p])
+        total -= _climbs(state.total[p : p + 1], a * (places.child_ptr[p + 1] - places.child_ptr[p]))
     return total - 0.5 * ((log - math.log(hyper[0])) / hyper[1]) ** 2
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _log_children(places, state, level, v, c, around):
     """Return the log density of column c at the children of place v, given the column's concentration."""
-    first, last = places.below[v], places.below[v] + places.children[v]
+    first, last = places.child_ptr[v], places.child_ptr[v + 1]
     if level + 1 == places.level_ptr.size - 2:
         first, last = first - places.level_ptr[level + 1], last - places.level_ptr[level + 1]
         return _climbs(state.x[first:last, c], around)
@@ -182,7 +182,7 @@ def _draw_all(rng, places, state, columns, g, hyper, learn):
             state.kappa[level, g] = math.exp(_slice(rng, (*given, KAPPA, g, level, *none), log, width))
     for level in range(levels - 2, -1, -1):
         for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
-            first = int(rng.random() * columns.size)
+            first, children = int(rng.random() * columns.size), places.child_ptr[v + 1] - places.child_ptr[v]
             for k in range(columns.size - (columns.size == 2)):
                 i = columns[(first + k) % columns.size]
                 j = columns[int(rng.random() * columns.size)]
@@ -192,7 +192,7 @@ def _draw_all(rng, places, state, columns, g, hyper, learn):
                     continue
                 whole = state.theta[v, i] + state.theta[v, j]
                 log = math.log(state.theta[v, i] / state.theta[v, j])
-                width = 4.0 / math.sqrt(whole * (state.kappa[level + 1, g] * places.children[v] + 4.0))
+                width = 4.0 / math.sqrt(whole * (state.kappa[level + 1, g] * children + 4.0))
                 log = _slice(rng, (*given, SHARES, g, level, v, i, j, whole), log, width)
                 state.theta[v, i] = max(whole / (1.0 + math.exp(-log)), TINY)
                 state.theta[v, j] = max(whole / (1.0 + math.exp(log)), TINY)

@@ -12,8 +12,10 @@ A slope is normal about 0. Given the totals of all levels, and their concentrati
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
 
@@ -25,6 +27,24 @@ PRODUCT = 32
 """Factors of a ratio of gamma functions that are multiplied up: fewer take less time than their logs."""
 MAX_PRODUCT = 1e120
 """Products beyond it, or below one divided by it, become logs: one more ratio, of which `TINY` is a factor, must fit."""
+
+
+class Places(NamedTuple):
+    """A tree in level order, all leaves on the last level.
+
+    Attributes
+    ----------
+    child_ptr, level_ptr, parent
+        Children of node v are `child_ptr[v]:child_ptr[v + 1]`; nodes of a level; `(nodes,)`, -1 at the root.
+    log_share, covariates
+        `(nodes,)` and `(nodes, p)` public numbers that weights of parts follow; `(0,)` and `(0, 0)` where all weigh 1.
+    """
+
+    child_ptr: NDArray[np.int64]
+    level_ptr: NDArray[np.int64]
+    parent: NDArray[np.int64]
+    log_share: NDArray[np.float64]
+    covariates: NDArray[np.float64]
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
