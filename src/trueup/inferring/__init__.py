@@ -24,6 +24,7 @@ from trueup.inferring.given import (
     refuse_fractions,
     refuse_vast,
     refuse_workers,
+    remarks,
     values_for,
 )
 from trueup.inferring.method import InferenceMethod, Progress, announce, inference_misfit, silent
@@ -173,10 +174,8 @@ def infer(
             raise _with_named_values(error, measured, constraints) from None
     told = (*drawn.tables, *(header.margin for header in measured.headers))
     drawn = replace(drawn, tables=reported_margins(measured.cells, told))
-    doubts = (chosen.doubt(constraints, used.headers), *getattr(measured.spec, "noted", ()))
-    doubt = " ".join(said for said in doubts if said)
-    more = {"repeated_values": repeated, "doubt": doubt, **instead}
-    drawn = replace(drawn, stats={**drawn.stats, **{name: said for name, said in more.items() if said}})
+    more = remarks(chosen, constraints, used, repeated, instead)
+    drawn = replace(drawn, stats={**drawn.stats, **more})
     noisy = None if chosen.released else finest_values(measured)
     checked = None if chosen.released else conflicts(measured, drawn)
     return Posterior(

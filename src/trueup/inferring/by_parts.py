@@ -32,6 +32,7 @@ from trueup.inferring.given import (
     read_given,
     refuse_draws,
     refuse_fractions,
+    remarks,
 )
 from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.histogram_parts import CutHistogram
@@ -121,9 +122,7 @@ def infer_by_parts(
         solved = wanted.solved(rng, tell, replace(kept, together=PARTS_PER_TASK))
         with staged(out) as folder:
             drawn = solved.write(folder, kept, rng, tell)
-            doubts = chosen.doubt(constraints, used.headers), *getattr(measured.spec, "noted", ())
-            more = {"repeated_values": repeated, "doubt": " ".join(filter(None, doubts)), **instead}
-            more = {name: said for name, said in more.items() if said}
+            more = remarks(chosen, constraints, used, repeated, instead)
             drawn = replace(drawn, stats={**drawn.stats, **more})
             manifest = _manifest(folder, measured, drawn, describe(chosen), level)
             write_whole(folder / "manifest.json", json.dumps(manifest, indent=2, default=str) + "\n")

@@ -219,6 +219,19 @@ def prior_instead(
     return {"prior_instead": said} | ({"prior_reason": reason} if reason else {})
 
 
+def remarks(
+    method: InferenceMethod,
+    constraints: Constraints,
+    used: Measurements,
+    repeated: int,
+    instead: dict[str, str],
+) -> dict[str, Any]:
+    """Return what a posterior's record says of its values, its prior, and the doubts about its intervals."""
+    doubts = method.doubt(constraints, used.headers), *getattr(used.spec, "noted", ())
+    more = {"repeated_values": repeated, "doubt": " ".join(filter(None, doubts)), **instead}
+    return {name: said for name, said in more.items() if said}
+
+
 def _why(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> tuple[str, str]:
     """Return why a method does not support the hierarchical prior, once as a short text and once in full."""
     if method.released:

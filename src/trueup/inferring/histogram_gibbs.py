@@ -206,17 +206,12 @@ class HistogramGibbs(InferenceMethod):
             Chains that have run: `seconds` of a processor are those of a sweep of one chain.
         """
         n, steps = walk.problem.cells.n, walk.steps
-        kept = (JUDGED_DRAWS_RATIO if n < MANY_DRAWS_BELOW_CELLS else 1) * -(
-            -max(draws, MIN_DIAGNOSED_DRAWS) // self.chains
-        )
-        sweeps = int(np.clip(STEPS // steps, *SWEEPS))
-        few = steps < FEW_STEPS
-        thin = (
-            -(-sweeps // kept) if few else THIN // (JUDGED_DRAWS_RATIO if n < MANY_DRAWS_BELOW_CELLS else 1)
-        )
+        judged, each = _judged_ratio(walk), -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains)
+        kept, sweeps, few = judged * each, int(np.clip(STEPS // steps, *SWEEPS)), steps < FEW_STEPS
+        thin = -(-sweeps // kept) if few else THIN // judged
         if self.tier == "chains" or (self.tier == "auto" and few):
             most = np.inf if self.tier == "chains" else MAX_LENGTHENING_SECONDS
-            usual = max(-(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains) * USUAL_THINNING, kept * thin)
+            usual = max(each * USUAL_THINNING, kept * thin)
             return Plan("chains", self.chains, kept, thin, usual, walk, draws, most)
         if few:
             return Plan("approximate", self.chains, kept, thin, kept * thin, walk, draws)
@@ -292,6 +287,11 @@ def _as_places(constraints: Constraints, headers: Sequence[Measured]) -> AsPlace
     return AsPlaces.of(constraints, headers)
 
 
+def _judged_ratio(walk: HistogramWalk) -> int:
+    """Return the number of draws that are diagnosed for each requested draw."""
+    return JUDGED_DRAWS_RATIO if walk.problem.cells.n < MANY_DRAWS_BELOW_CELLS else 1
+
+
 def _stats(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
     return {"draws": plan.draws, "interrupted": False, "chains": plan.chains, **plan.record, **found}
 
@@ -338,7 +338,7 @@ class _Chains(OfWalk):
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
         """Return a longer run, with more sweeps between draws if the effective sample sizes require it."""
         times = min(max(math.ceil(RUN_LENGTH_RATIO * found["lacking"]), 2), 8)
-        if self.thin * times > MOST_THIN // self.plan.judged:
+        if self.thin * times > MOST_THIN // _judged_ratio(self.walk):
             return None
         again = self.thin == self.plan.thin  # the first run is warm-up too
         held = 0 if again else len(range(times - 1, self.plan.kept, times))
@@ -383,11 +383,6 @@ class Plan:
     warm_up: int = WARM_UP
     checked: int = MAX_CHECKED_PLACES
     stages: int = 1
-
-    @property
-    def judged(self) -> int:
-        """Return the number of draws that are diagnosed for each requested draw."""
-        return JUDGED_DRAWS_RATIO if self.walk.problem.cells.n < MANY_DRAWS_BELOW_CELLS else 1
 
     @property
     def seconds(self) -> float:

@@ -129,7 +129,7 @@ class PriorMixture:
         """Return the record's entry on the hyperparameters of the prior."""
         weights = normalised(self.log_weights)
         integrated = free & (len(weights) > 1)
-        k = pareto_k(self.log_weights)
+        k, held = pareto_k(self.log_weights), _names(splits, estimate.matters & ~integrated)
         rows = zip(splits.names, estimate.theta, estimate.sd, estimate.shift)
         return {
             "estimates": {
@@ -141,18 +141,17 @@ class PriorMixture:
                 for name, mode, sd, shift in rows
             },
             "evaluations": estimate.steps,
-            "integrated": _parameter_names(splits, integrated),
+            "integrated": _names(splits, integrated),
             "points": len(weights),
             "effective_points": float(1 / (weights**2).sum()),
             "pareto_k": k if np.isfinite(k) else None,
             "doubts": [
                 *self._doubts(k),
                 *(
-                    []
-                    if estimate.settled
-                    else ["The search for the prior's parameters ended before it converged."]
+                    ["The search for the prior's parameters ended before it converged."]
+                    * (not estimate.settled)
                 ),
-                *_names_held_at_mode(splits, estimate.matters & ~integrated),
+                *([f"Taken as known at their mode, though uncertain: {', '.join(held)}."] if held else []),
             ],
         }
 
@@ -173,13 +172,7 @@ class PriorMixture:
         return []
 
 
-def _names_held_at_mode(splits: Splits, uncertain: NDArray[np.bool_]) -> list[str]:
-    """Return the names of the uncertain hyperparameters that are fixed at the mode."""
-    names = ", ".join(_parameter_names(splits, uncertain))
-    return [f"Taken as known at their mode, though uncertain: {names}."] if names else []
-
-
-def _parameter_names(splits: Splits, which: NDArray[np.bool_]) -> list[str]:
+def _names(splits: Splits, which: NDArray[np.bool_]) -> list[str]:
     return [name for name, one in zip(splits.names, which) if one]
 
 

@@ -98,11 +98,6 @@ class Ladder:
     rungs: list[Rows]
     tables: list[NDArray[np.int64]]
 
-    @classmethod
-    def of(cls, rungs: list[Rows], table: NDArray[np.int64]) -> Ladder:
-        """Return a ladder that starts from the same table on each rung."""
-        return cls(rungs, [table.copy() for _ in rungs])
-
     def walk(
         self,
         rng: np.random.Generator,

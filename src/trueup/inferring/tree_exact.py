@@ -26,10 +26,10 @@ from trueup.inferring.tree_estimate import (
     families_at,
     until_given_up,
 )
-from trueup.inferring.tree_parts import drawn_from
+from trueup.inferring.tree_parts import drawn_from, mixture_weights
 from trueup.inferring.tree_search import MOST_LOST_BY_PARTS, SolutionSearch
 from trueup.inferring.tree_state import DEPTHS, ROUGHLY, TreeState, by_margin, holds_all_levels
-from trueup.inferring.tree_work import AllowedWork, FamilySample, TooCostly, pass_cost, spent_exactly
+from trueup.inferring.tree_work import AllowedWork, FamilySample, TooCostly, pass_cost
 from trueup.kernel.messages.partition import Partition, partition_tree
 from trueup.kernel.messages.resolve import mixed_marginals
 from trueup.kernel.messages.solve import joint_draws, mode, rounded_marginals
@@ -141,7 +141,10 @@ class TreeExact(InferenceMethod):
             return self._drawn(found, rng, progress)
         except TooCostly:
             if self.tier == "exact":
-                raise spent_exactly(deadline) from None
+                raise ConvergenceError(
+                    f"exact inference would take longer than the {deadline.allowed / 60:g} minutes allowed",
+                    remedy="give tier = 'approximate', or allow more `minutes`",
+                ) from None
             return otherwise()
         except ConvergenceError as error:
             if self.tier == "exact":
@@ -276,8 +279,8 @@ class TreeExact(InferenceMethod):
                 progress,
             )
         else:
-            weights = np.array([weight for weight, _, _ in tops])
-            exact, rounding = mixed_marginals([one for _, one, _ in tops], weights, *found.varying)
+            solutions = [one for _, one, _ in tops]
+            exact, rounding = mixed_marginals(solutions, mixture_weights(tops), *found.varying)
             counts = np.ascontiguousarray(drawn_from(tops, rng)[:, leaves])
             progress(draws, draws)
         refuse_endless(exact[2])

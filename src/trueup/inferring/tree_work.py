@@ -23,7 +23,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.tree_state import DEPTHS, TreeState
 from trueup.kernel.messages.kinds import with_divisors
@@ -131,14 +130,6 @@ def in_turn(
         told = f", {deadline.in_all(each * (count - i + drawn_in))}" if i else ""
         announce(progress, f"integrating over the prior, {i + 1} of {count} points{told}")
         yield i, theta
-
-
-def spent_exactly(deadline: Deadline) -> ConvergenceError:
-    """Return the error for exact messages that were requested but would take too long."""
-    return ConvergenceError(
-        f"exact inference would take longer than the {deadline.allowed / 60:g} minutes allowed",
-        remedy="give tier = 'approximate', or allow more `minutes`",
-    )
 
 
 def pass_cost(child_ptr: Integers, low: NDArray, high: NDArray) -> float:

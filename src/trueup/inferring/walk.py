@@ -180,7 +180,7 @@ class Walk:
         if self.ladders or not may_relax(self.problem.rows):
             return False
         rungs = rungs_of(self.problem.rows)
-        self.ladders = [Ladder.of(rungs, point) for point in self.points]
+        self.ladders = [Ladder(rungs, [point.copy() for _ in rungs]) for point in self.points]
         return True
 
     def warm_up(self) -> None:
