@@ -292,7 +292,7 @@ def test_chains_that_would_take_too_long_are_refused_before_they_run(rng, monkey
     counts = read_confidential(given.spec, given.cells, population(rng, 40), constraints=given.constraints)
     measured = simulate(given, counts, rng)
     text = "4 Markov chains predicted"
-    monkeypatch.setattr(LinkedWalk, "forecast", lambda self, kept, thin: (text, 1e9, 0.0))
+    monkeypatch.setattr(LinkedWalk, "forecast", lambda self: (text, 1e9, 0.0))
     with pytest.raises(
         SpecError, match=r"predicted; that is longer than the .* left of 10 minutes.*--within"
     ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -10,21 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.chain_driver import (
-    Longer,
-    OfWalk,
-    ask_for_less,
     out_of_time,
-    refuse_forecast,
     until_long_enough,
 )
 from trueup.inferring.chains import (
-    AIMED_EFFECTIVE_SIZE,
     MIN_DIAGNOSED_DRAWS,
     ChainLimit,
     OutOfTimeError,
     refuses_settings,
 )
-from trueup.inferring.linked_walk import BURN_IN_SWEEPS, LinkedWalk
+from trueup.inferring.linked_walk import LinkedWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce
 from trueup.layouts.linked import LinkedProblem, refuses_linked
 from trueup.layouts.prior_inputs import numbers_of_places
@@ -32,14 +27,10 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
 from trueup.model.records.drawn import Drawn
-from trueup.run import Deadline, cores
+from trueup.run import Deadline
 
 FIRST_THINNING_SWEEPS = 2
 """Sweeps between draws where places are neither drawn whole nor exchange households."""
-NEARLY, MORE = 2.0, 1.15
-"""Times that a run is made longer at most, rather than begun anew with more steps; by how much more than seems to be needed."""
-HELPED, THINNER = 1.5, 8
-"""Factor by which more steps must raise the smallest effective size, else draws lie further apart; so many times at most."""
 LONGER = "allow more minutes, or infer one place (`--within`)"
 """Remedy for chains that are too short."""
 
@@ -113,77 +104,12 @@ class LinkedGibbs(InferenceMethod):
         problem = LinkedProblem(constraints, headers, parts, public)
         announce(progress, "finding starting tables")
         walk = LinkedWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
-        walk.limit = ChainLimit(deadline)
-        kept = -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains)
-        chains = _Chains(
-            walk, kept, 1 if problem.whole or problem.exchanged else FIRST_THINNING_SWEEPS, progress
-        )
+        walk.limit, walk.progress = ChainLimit(deadline), progress
+        walk.kept = -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains)
+        walk.thin = 1 if problem.whole or problem.exchanged else FIRST_THINNING_SWEEPS
         try:
-            judged = until_long_enough(chains, chains.first, draws, progress)
+            judged = until_long_enough(walk, walk.first, draws, progress)
         except OutOfTimeError:
             raise out_of_time(self.name, walk.sweeps, deadline, LONGER) from None
         drawn = judged.drawn(draws, walk.sweeps, LONGER, weak=judged.rough, connected=problem.connected)
         return replace(drawn, tables=tuple(walk.margins))
-
-
-@dataclass(eq=False)
-class _Chains(OfWalk):
-    """The Markov chains of linked tables, in the form in which runs are made and lengthened.
-
-    A run that is nearly long enough goes on; else places that move slowly get more steps, and where that does not help draws lie
-    further apart.
-    """
-
-    walk: LinkedWalk
-    kept: int
-    thin: int
-    progress: Progress
-    least: float = 0.0
-
-    @property
-    def chains(self) -> int:
-        """Return the number of parallel chains."""
-        return len(self.walk.states)
-
-    def first(self, tell: Progress) -> NDArray:
-        """Measure the time of a sweep, run the burn-in, and return the first draws."""
-        announce(self.progress, "measuring the time of a sweep")
-        self.walk.begin()
-        self._refuse()
-        announce(self.progress, f"burn-in: {BURN_IN_SWEEPS} sweeps")
-        self.walk.warm_up()
-        self._refuse()  # places that move slowly get more steps
-        return self.walk.run(self.kept, self.thin, tell)
-
-    def _refuse(self) -> None:
-        """Announce the predicted cost of the chains, and refuse a run that takes too long."""
-        text, seconds, memory = self.walk.forecast(self.kept, self.thin)
-        refuse_forecast(
-            text, seconds, memory, self.limit.deadline, ask_for_less(self.walk.problem.cells.tree)
-        )
-        announce(self.progress, f"{text}; {self.limit.deadline.in_all(seconds)}")
-
-    def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Return the convergence diagnostics of all counts, and of persons per household."""
-        return self.walk.diagnosed(run)
-
-    def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer:
-        """Return a longer run, with more draws, more steps at slow places, or more sweeps between draws."""
-        walk, lacks = self.walk, MORE * AIMED_EFFECTIVE_SIZE / found["smallest_ess"] - 1.0
-        nearly = lacks < NEARLY and found["largest_r_hat"] <= found["r_hat_allowed"]
-        more, apart = 1.0, 1
-        if not nearly and found["smallest_ess"] > HELPED * self.least:
-            more, self.least = walk.prolonged(), found["smallest_ess"]
-            apart = 2 if more < HELPED else 1
-        elif not nearly:  # what moves slowly is not a place
-            more, apart, self.least = walk.shortened(), int(np.clip(np.ceil(lacks), 2, THINNER)), np.inf
-        length = int(np.ceil(lacks * run.shape[1])) if nearly else self.kept
-
-        def run_on(tell: Progress) -> NDArray:
-            self.thin *= apart
-            fresh = walk.run(length, self.thin, tell)
-            # Moved as before, what is there may stay.
-            return np.concatenate([run, fresh], axis=1) if nearly else fresh
-
-        seconds = walk.seconds * min(self.chains, cores()) * length * self.thin * apart * more
-        return Longer(seconds, f"{more * apart * length / self.kept:.1f} times the steps", run_on)

@@ -6,7 +6,7 @@ One file: all of it reads and writes the one state of a chain.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.inferring.chain_driver import Verdict, told_cost
+from trueup.inferring.chain_driver import Longer, Verdict, ask_for_less, refuse_forecast, told_cost
 from trueup.inferring.chains import (
     AIMED_EFFECTIVE_SIZE,
     START_NOISE_DEVIATIONS,
@@ -22,7 +22,7 @@ from trueup.inferring.chains import (
     diagnosed_in_pieces,
     run_side_by_side,
 )
-from trueup.inferring.method import Progress
+from trueup.inferring.method import Progress, announce, silent
 from trueup.kernel.settling.split_draws import HYPERPRIOR, Hyperprior
 from trueup.kernel.statistics.diagnostics import described_slopes, r_hat_by_chance
 from trueup.kernel.table_walks.linked import LinkedState, linked_sweeps, near_zero_sweep
@@ -32,6 +32,7 @@ from trueup.kernel.table_walks.linked_prior import draw_linked_prior, normal_giv
 from trueup.layouts.linked import LinkedProblem
 from trueup.model.cells import Margin
 from trueup.model.names import COUNTED_UNIT
+from trueup.run import cores
 
 BURN_IN_SWEEPS = 60
 """Sweeps before the first run."""
@@ -53,6 +54,10 @@ EXCHANGES_PER_SWEEP = 20
 """Exchanges of households at a place in a sweep at first; single steps are half as many there as elsewhere."""
 MOST_STEPS = 6400
 """Steps at a place in a sweep, at most."""
+NEARLY, MORE = 2.0, 1.15
+"""Times that a run is made longer at most, rather than begun anew with more steps; by how much more than seems to be needed."""
+HELPED, THINNER = 1.5, 8
+"""Factor by which more steps must raise the smallest effective size, else draws lie further apart; so many times at most."""
 POOLED = Hyperprior(kappa=100.0, kappa_spread=2.0)
 """Hyperprior of pools other than the free one: median and spread of their compositions' concentrations."""
 
@@ -89,6 +94,10 @@ class LinkedWalk:
         `(chains, kept, p)` coefficients of covariates, of the last run's draws.
     fewer
         Values of `steps` and `draws` before their last increase.
+    kept, thin
+        Draws of each chain in a run, and sweeps between them.
+    least
+        Smallest effective size in the run before places were given more steps.
     """
 
     problem: LinkedProblem
@@ -107,6 +116,10 @@ class LinkedWalk:
     limit: ChainLimit = field(default_factory=ChainLimit)
     slopes: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0, 0)))
     fewer: tuple[NDArray[np.int64], NDArray[np.int64]] = field(init=False)
+    progress: Progress = silent
+    kept: int = 0
+    thin: int = 1
+    least: float = 0.0
 
     @classmethod
     def of(
@@ -127,20 +140,37 @@ class LinkedWalk:
         small = np.zeros((leaves, problem.links.slack.shape[1]), bool)
         return cls(problem, rngs, states, laws, not given, steps, width, draws, small)
 
-    def begin(self) -> None:
-        """Run first sweeps to measure their time, and to find the places whose tables can be drawn whole."""
+    @property
+    def chains(self) -> int:
+        """Return the number of parallel chains."""
+        return len(self.states)
+
+    def first(self, tell: Progress) -> NDArray:
+        """Measure the time of a sweep, run the burn-in, and return the first draws."""
+        announce(self.progress, "measuring the time of a sweep")
         if self.problem.whole:
             self._narrow()
         else:
             self.run(1, 1)  # what is compiled is loaded
             self.run(SEEING, 1)
+        self._refuse()
+        announce(self.progress, f"burn-in: {BURN_IN_SWEEPS} sweeps")
+        self.warm_up()
+        self._refuse()  # places that move slowly get more steps
+        return self.run(self.kept, self.thin, tell)
 
-    def forecast(self, kept: int, thin: int) -> tuple[str, float, float]:
+    def _refuse(self) -> None:
+        """Announce the predicted cost of the chains, and refuse a run that takes too long."""
+        text, seconds, memory = self.forecast()
+        refuse_forecast(text, seconds, memory, self.limit.deadline, ask_for_less(self.problem.cells.tree))
+        announce(self.progress, f"{text}; {self.limit.deadline.in_all(seconds)}")
+
+    def forecast(self) -> tuple[str, float, float]:
         """Return the predicted cost of the shortest run as text, with seconds and bytes."""
-        chains, sweeps = len(self.states), BURN_IN_SWEEPS + PILOT + kept * thin
+        sweeps = BURN_IN_SWEEPS + PILOT + self.kept * self.thin
         seconds = (sweeps - self.sweeps) * self.seconds
-        memory = self.problem.cells.n * chains * (BYTES_PER_CHAIN_CELL + 4.0 * kept) + 150e6
-        text = f"{chains} Markov chains of {sweeps:,} sweeps or more, {told_cost(seconds, memory)} predicted"
+        memory = self.problem.cells.n * self.chains * (BYTES_PER_CHAIN_CELL + 4.0 * self.kept) + 150e6
+        text = f"{self.chains} Markov chains of {sweeps:,} sweeps or more, {told_cost(seconds, memory)} predicted"
         return text, seconds, memory
 
     def warm_up(self) -> None:
@@ -167,7 +197,7 @@ class LinkedWalk:
             whole = centre[:, self.problem.links.pools[0]].sum(axis=1, keepdims=True) > MAX_TOTAL
             self.small = whole & (centre < LOW * self.problem.widest[self.problem.units])
 
-    def run(self, kept: int, thin: int, tell: Progress = lambda done, of: None) -> NDArray:
+    def run(self, kept: int, thin: int, tell: Progress = silent) -> NDArray:
         """Move every chain by `kept * thin` sweeps; return draws `(chains, kept, n)`."""
         n, began = self.problem.cells.n, time.perf_counter()
         out = np.empty((len(self.states), kept, n), np.int32)
@@ -270,11 +300,32 @@ class LinkedWalk:
             **described_slopes(self.problem.public.names, self.slopes),
         }
 
-    def prolonged(self) -> float:
-        """Give more steps to places that mix slowly, and return the factor by which the total grows."""
-        return self._prolong(1.5 * AIMED_EFFECTIVE_SIZE, 0.5)
+    def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer:
+        """Return a longer run, with more draws, more steps at slow places, or more sweeps between draws.
 
-    def shortened(self) -> float:
+        A run that is nearly long enough goes on; else places that move slowly get more steps, and where that does not help draws
+        lie further apart.
+        """
+        lacks = MORE * AIMED_EFFECTIVE_SIZE / found["smallest_ess"] - 1.0
+        nearly = lacks < NEARLY and found["largest_r_hat"] <= found["r_hat_allowed"]
+        more, apart = 1.0, 1
+        if not nearly and found["smallest_ess"] > HELPED * self.least:
+            more, self.least = self._prolong(1.5 * AIMED_EFFECTIVE_SIZE, 0.5), found["smallest_ess"]
+            apart = 2 if more < HELPED else 1
+        elif not nearly:  # what moves slowly is not a place
+            more, apart, self.least = self._shortened(), int(np.clip(np.ceil(lacks), 2, THINNER)), np.inf
+        length = int(np.ceil(lacks * run.shape[1])) if nearly else self.kept
+
+        def run_on(tell: Progress) -> NDArray:
+            self.thin *= apart
+            fresh = self.run(length, self.thin, tell)
+            # Moved as before, what is there may stay.
+            return np.concatenate([run, fresh], axis=1) if nearly else fresh
+
+        seconds = self.seconds * min(self.chains, cores()) * length * self.thin * apart * more
+        return Longer(seconds, f"{more * apart * length / self.kept:.1f} times the steps", run_on)
+
+    def _shortened(self) -> float:
         """Undo the last increase of steps, and return the factor by which the total changes."""
         now = self.steps.sum() + self.draws.sum()
         self.steps, self.draws = self.fewer
