@@ -10,7 +10,7 @@ import pytest
 
 from tests.inferring.perturbed_problems import crossing, enumerated
 from tests.reference.lattice import p_value
-from trueup.inferring import infer, lattice_moves
+from trueup.inferring import infer
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tempered import LEAST_PENALTY, MOST_MISSED, Ladder, may_relax, penalties, relaxed
 from trueup.inferring.walk import Walk
@@ -112,7 +112,7 @@ def test_without_published_ranges_nothing_is_relaxed(rng):
 
 def test_chains_that_are_stuck_go_on_with_relaxed_copies(rng, monkeypatch):
     """Every run of several sweeps to a draw is taken to be stuck here."""
-    monkeypatch.setattr(lattice_moves, "STUCK", 0.0)
+    monkeypatch.setattr("trueup.inferring.walk.STUCK", 0.0)
     monkeypatch.setattr(
         "trueup.inferring.walk.AIMED_EFFECTIVE_SIZE", 850.0
     )  # so that the first run is too short

@@ -104,22 +104,6 @@ class Engine(Protocol):
         ...
 
 
-class OfWalk:
-    """A base class that reads the time limit and the number of sweeps from a set of Markov chains."""
-
-    walk: Any
-
-    @property
-    def limit(self) -> ChainLimit:
-        """Return the time limit of the chains."""
-        return self.walk.limit
-
-    @property
-    def sweeps(self) -> int:
-        """Return the number of sweeps that each chain has made."""
-        return self.walk.sweeps
-
-
 @dataclass(frozen=True, eq=False)
 class Judged:
     """A run of chains with its diagnostics.

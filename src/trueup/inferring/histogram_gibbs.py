@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from trueup.inferring.chain_driver import (
     Longer,
-    OfWalk,
     ask_for_less,
     chains_too_short,
     out_of_time,
@@ -297,7 +296,7 @@ def _stats(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(eq=False)
-class _Chains(OfWalk):
+class _Chains:
     """The Markov chains of a histogram, in the form in which runs are made and lengthened.
 
     A run is made longer with draws that lie further apart: of what was drawn before, as many are kept as do so already.
@@ -314,6 +313,11 @@ class _Chains(OfWalk):
     def chains(self) -> int:
         """Return the number of chains that run side by side."""
         return len(self.walk.states)
+
+    @property
+    def limit(self) -> ChainLimit:
+        """Return the time limit of the chains."""
+        return self.walk.limit
 
     def first(self, tell: Progress) -> NDArray:
         """Run the burn-in and the first draws, or resume them from checkpoints."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.inferring.chain_driver import Longer, OfWalk, out_of_time, until_long_enough
+from trueup.inferring.chain_driver import out_of_time, until_long_enough
 from trueup.inferring.chains import MIN_DIAGNOSED_DRAWS, OutOfTimeError
 from trueup.inferring.components import components, fixed_alone, pinned_counts
 from trueup.inferring.estimated import estimated_where_tables_cross
@@ -28,12 +28,6 @@ from trueup.model.records.drawn import Drawn
 from trueup.run import Deadline
 
 REMEDY = "allow more minutes, or measure more"
-PREDICTED_THINNING_SWEEPS = 8
-"""Sweeps between draws that are usually needed in the end, for the prediction."""
-STUCK = 2.0
-"""R-hat of runs with several sweeps to a draw from which on chains are taken to be stuck."""
-MARGIN, LEAP = 1.25, 8
-"""Length of the next run over what the last one says is needed, and over the last one at most."""
 
 
 @dataclass(frozen=True)
@@ -145,65 +139,15 @@ class LatticeMoves(InferenceMethod):
 
     def _run(self, walk: Walk, draws: int, progress: Progress) -> Drawn:
         """Return draws of Markov chains from a run that is lengthened until it passes its diagnostics."""
-        kept = -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains)
-        engine, deadline = _Chains(walk, kept, self.sweeps // kept, progress), walk.limit.deadline
+        walk.kept, walk.progress = -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains), progress
+        walk.longest = self.sweeps // walk.kept
         try:
-            judged = until_long_enough(engine, engine.first, draws, progress)
+            judged = until_long_enough(walk, walk.first, draws, progress)
         except OutOfTimeError:
-            raise out_of_time(self.name, walk.sweeps, deadline, REMEDY) from None
+            raise out_of_time(self.name, walk.sweeps, walk.limit.deadline, REMEDY) from None
         more = f"allow more sweeps (sweeps = {4 * self.sweeps} under [infer]), or measure more"
         remedy = REMEDY if judged.late else more
         return judged.drawn(draws, walk.sweeps, remedy, weak=judged.rough, connected=walk.connected)
-
-
-@dataclass(eq=False)
-class _Chains(OfWalk):
-    """Markov chains with adapted moves, in the form in which runs are made and lengthened."""
-
-    walk: Walk
-    kept: int
-    longest: int
-    progress: Progress
-    thin: int = 1
-    lacks: float = 1.0
-
-    @property
-    def chains(self) -> int:
-        """Return the number of parallel chains."""
-        return len(self.walk.points)
-
-    def first(self, tell: Progress) -> NDArray:
-        """Adapt the moves of the chains in short runs, and return the draws of the first full run."""
-        walk = self.walk
-        walk.warm_up()
-        more = walk.seconds * self.kept * min(PREDICTED_THINNING_SWEEPS, self.longest)
-        told = f"{self.chains} Markov chains, {self.limit.deadline.in_all(more)} predicted"
-        announce(self.progress, told)
-        return walk.run(self.kept, 1, tell)
-
-    def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Return the convergence diagnostics of single counts and of the monitored sums."""
-        found, self.lacks = self.walk.diagnosed(run, self.thin)
-        return found
-
-    def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """Return a longer run, with relaxed copies of stuck chains or more sweeps between draws."""
-        walk, thin = self.walk, self.thin
-        if thin > 1 and found["largest_r_hat"] > STUCK and walk.relax():
-            text, thin = "published sums allow few moves, so relaxed copies of the chains are added", 1
-            seconds = walk.seconds * walk.sweeps_at_once
-        else:
-            thin = min(thin * min(max(math.ceil(MARGIN * self.lacks), 2), LEAP), self.longest)
-            if thin <= self.thin:
-                return None
-            text, seconds = f"{thin * walk.sweeps_at_once:,} sweeps to a draw", walk.seconds
-
-        def run_again(tell: Progress) -> NDArray:
-            self.thin = thin
-            walk.tune(run)
-            return walk.run(self.kept, thin, tell)
-
-        return Longer(seconds * self.chains * self.kept * thin, text, run_again)
 
 
 def _together(

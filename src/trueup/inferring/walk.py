@@ -5,7 +5,9 @@ One file: a chain from its start to its last check.
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +16,11 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, InfeasibleError
-from trueup.inferring.chain_driver import MIN_EFFECTIVE_SIZE
+from trueup.inferring.chain_driver import MIN_EFFECTIVE_SIZE, Longer
 from trueup.inferring.chains import AIMED_EFFECTIVE_SIZE, ChainLimit, run_side_by_side
 from trueup.inferring.components import table_moves, with_vectors
 from trueup.inferring.connect import Joined, join
-from trueup.inferring.method import Progress
+from trueup.inferring.method import Progress, announce, silent
 from trueup.inferring.tempered import SWEEPS, Ladder, may_relax, rungs_of
 from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance, tail_sizes
 from trueup.kernel.table_walks.metropolis import Tuning, metropolis_walk, survey
@@ -35,6 +37,12 @@ MIN_RELATIVE_TURNS, FINENESS = 0.25, 4
 MOST_WATCHED = 4000
 SECONDS_PER_KERNEL_CALL = 0.25
 """Seconds that a call of the kernel takes, about, before it listens to an interruption."""
+PREDICTED_THINNING_SWEEPS = 8
+"""Sweeps between draws that are usually needed in the end, for the prediction."""
+STUCK = 2.0
+"""R-hat of runs with several sweeps to a draw from which on chains are taken to be stuck."""
+MARGIN, LEAP = 1.25, 8
+"""Length of the next run over what the last one says is needed, and over the last one at most."""
 SURVEYED_MOVES_PER_PATTERN = 300
 """Moves of each pattern that are tried to see whether they keep what is exact."""
 
@@ -59,6 +67,10 @@ class Walk:
         Time limit of the chains; processor seconds for a sweep of one chain in the last run.
     ladders
         Each chain with relaxed copies, once they are needed: its sweeps are then exchanges with them.
+    kept, thin, longest
+        Tables of each chain in a run, and sweeps between them, now and at most.
+    lacks
+        Factor by which the last run was too short.
     """
 
     problem: RowProblem
@@ -78,6 +90,16 @@ class Walk:
     seconds: float = 0.0
     stopped: bool = False
     ladders: list[Ladder] = field(default_factory=list)
+    progress: Progress = silent
+    kept: int = 0
+    thin: int = 1
+    longest: int = 1
+    lacks: float = 1.0
+
+    @property
+    def chains(self) -> int:
+        """Return the number of parallel chains."""
+        return len(self.points)
 
     @property
     def connected(self) -> bool:
@@ -128,10 +150,10 @@ class Walk:
         worth = np.where(may, self.worth, 0.0)
         return np.cumsum(worth / worth.sum() + may / may.sum())
 
-    def run(self, count: int, thin: int, tell: Progress = lambda done, of: None) -> NDArray[np.int64]:
+    def run(self, count: int, thin: int, tell: Progress = silent) -> NDArray[np.int64]:
         """Return tables `(chains, count, n)` from all chains, which continue from their current tables."""
         _, _, tuning = self.problem.rows, self.problem.fixed, self.tuning  # made before threads
-        chains = len(self.points)
+        chains = self.chains
         tables = np.zeros((chains, count, self.problem.n), np.int64)
         tallies: list[NDArray] = [np.zeros((3, len(self.shares)))] * chains
         done, spent = [0] * chains, [0.0] * chains
@@ -183,6 +205,33 @@ class Walk:
         self.ladders = [Ladder(rungs, [point.copy() for _ in rungs]) for point in self.points]
         return True
 
+    def first(self, tell: Progress) -> NDArray:
+        """Adapt the moves of the chains in short runs, and return the draws of the first full run."""
+        self.warm_up()
+        more = self.seconds * self.kept * min(PREDICTED_THINNING_SWEEPS, self.longest)
+        told = f"{self.chains} Markov chains, {self.limit.deadline.in_all(more)} predicted"
+        announce(self.progress, told)
+        return self.run(self.kept, 1, tell)
+
+    def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
+        """Return a longer run, with relaxed copies of stuck chains or more sweeps between draws."""
+        thin = self.thin
+        if thin > 1 and found["largest_r_hat"] > STUCK and self.relax():
+            text, thin = "published sums allow few moves, so relaxed copies of the chains are added", 1
+            seconds = self.seconds * self.sweeps_at_once
+        else:
+            thin = min(thin * min(max(math.ceil(MARGIN * self.lacks), 2), LEAP), self.longest)
+            if thin <= self.thin:
+                return None
+            text, seconds = f"{thin * self.sweeps_at_once:,} sweeps to a draw", self.seconds
+
+        def run_again(tell: Progress) -> NDArray:
+            self.thin = thin
+            self.tune(run)
+            return self.run(self.kept, thin, tell)
+
+        return Longer(seconds * self.chains * self.kept * thin, text, run_again)
+
     def warm_up(self) -> None:
         """Make short runs to adapt the size of each cell's moves and the choice of patterns."""
         for _ in range(WARM_UP_RUNS):
@@ -193,16 +242,17 @@ class Walk:
         self.spans = np.maximum(2 * run.astype(float).std(axis=(0, 1)), 1.0)
         self.worth = self.far / np.array([1, 2, 4, 4])[self.moves.kinds] + 1e-12
 
-    def diagnosed(self, run: NDArray[np.int64], thin: int) -> tuple[dict[str, Any], float]:
-        """Return a run's convergence diagnostics, and the factor by which the run is too short."""
+    def diagnosed(self, run: NDArray[np.int64]) -> dict[str, Any]:
+        """Return the convergence diagnostics of single counts and of the monitored sums."""
         watched = np.concatenate([run[:, :, self.moves.active], self._sums(run)], axis=2)
         r_hat, ess = diagnose(watched)
         tails = tail_sizes(watched)
         sd = watched.std(axis=(0, 1))
         limit = r_hat_by_chance(watched.shape[2], AIMED_EFFECTIVE_SIZE)
-        found = {
+        self.lacks = float(max(AIMED_EFFECTIVE_SIZE / ess.min(), AIMED_EFFECTIVE_SIZE / 4 / tails.min()))
+        return {
             "sweeps": self.sweeps,
-            "thinned_by": thin,
+            "thinned_by": self.thin,
             "steps_that_moved": self.moved,
             "largest_r_hat": float(r_hat.max()),
             "r_hat_allowed": limit,
@@ -222,7 +272,6 @@ class Walk:
                 and tails.min() >= AIMED_EFFECTIVE_SIZE / 4
             ),
         }
-        return found, float(max(AIMED_EFFECTIVE_SIZE / ess.min(), AIMED_EFFECTIVE_SIZE / 4 / tails.min()))
 
     def _sums(self, run: NDArray[np.int64]) -> NDArray:
         """Return the draws of the monitored sums in a run."""
