@@ -127,6 +127,15 @@ class GivenRelease:
         return ReplicateEstimates(tables, {})
 
 
+def named_entry(one: Any, what: str, needed: str) -> tuple[str, Mapping[str, Any]]:
+    """Return a name and its parameters, which may be left out."""
+    if isinstance(one, str):
+        return one, {}
+    if isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[1], Mapping):
+        return str(one[0]), one[1]
+    raise SpecError(f"a {type(one).__name__} is given as a {what}", needed=needed)
+
+
 Comparator = PerturbedTables | Swapping | GivenRelease
 
 
@@ -157,21 +166,12 @@ def comparators(
     >>> named.label, named.title
     ('random-rounding, base 3', 'Random rounding to a base (no formal guarantee)')
     """
-    found = [_made(*_entry(one), counts, level) for one in wanted]
+    needed = "a name, or a name with its parameters"
+    found = [_made(*named_entry(one, "comparator", needed), counts, level) for one in wanted]
     if released is not None:
         named = _comparator("published table", {}, "A released table that was given", nonnegative=False)
         found.append((named, GivenRelease(released)))
     return found
-
-
-def _entry(one: Any) -> tuple[str, Mapping[str, Any]]:
-    if isinstance(one, str):
-        return one, {}
-    if isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[1], Mapping):
-        return str(one[0]), one[1]
-    raise SpecError(
-        f"a {type(one).__name__} is given as a comparator", needed="a name, or a name with its parameters"
-    )
 
 
 def _made(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trueup import inferring as inference
-from trueup.assessing.comparators import IMPLIED, Comparator
+from trueup.assessing.comparators import IMPLIED, Comparator, named_entry
 from trueup.assessing.estimators import POSTERIOR, RULES, Estimator, Inferrer, IntervalRule, Reconciler
 from trueup.digits import rational
 from trueup.errors import SpecError
@@ -76,20 +76,9 @@ def scaled_budgets(spec: Spec, scale: Fraction) -> Spec:
 
 def reconcilers(spec: Spec, constraints: Constraints, methods: Sequence[Any]) -> list[Method]:
     """Return the reconciliation methods that are given by name or as objects, by default the spec's own."""
-    return [_method(entry) for entry in methods] or [choose(spec.reconcile, constraints)]
-
-
-def _method(entry: Any) -> Method:
-    if isinstance(entry, Method):
-        return entry
-    if isinstance(entry, str):
-        return build(entry, {})
-    if isinstance(entry, tuple | list) and len(entry) == 2 and isinstance(entry[1], Mapping):
-        return build(*entry)
-    raise SpecError(
-        f"a {type(entry).__name__} is given as a method",
-        needed="a name, a name with its parameters, or a method",
-    )
+    needed = "a name, a name with its parameters, or a method"
+    made = (m if isinstance(m, Method) else build(*named_entry(m, "method", needed)) for m in methods)
+    return [*made] or [choose(spec.reconcile, constraints)]
 
 
 def inferrers(spec: Spec, constraints: Constraints, scenario: Scenario, wanted: Any) -> list[InferMethod]:

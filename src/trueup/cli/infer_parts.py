@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,41 +94,34 @@ def _print_tables(posterior: Posterior, show: int) -> None:
 
     for margin in margins(posterior):
         columns = posterior.summary(margin, rows=show)
-        print_table(
-            str(margin),
-            ["", "mean", "sd", "interval", "its probability"],
-            _printed_rows(columns, "label", show),
-        )
+        _print_summary(str(margin), columns["label"], columns, show)
 
 
 def _print_ratios(posterior: Posterior, show: int) -> None:
     if posterior.ratios:
         columns = posterior.ratio_summary(rows=show)
         names = [f"{p} {q}" for p, q in zip(columns["place"], columns["quantity"])]
-        rows = [
-            [*r, f"{zero:.3g}"]
-            for r, zero in zip(
-                _printed_rows({**columns, "name": names}, "name", show), columns["denominator_zero"]
-            )
-        ]
-        heads = ["", "mean", "sd", "interval", "its probability", "P(denominator is 0)"]
-        print_table("quantities, given that their denominators are not 0", heads, rows)
+        title = "quantities, given that their denominators are not 0"
+        _print_summary(title, names, columns, show, columns["denominator_zero"])
 
 
 def print_areas(found: dict | None, column: str, show: int) -> None:
     if found is not None:
         names = list(found)[: list(found).index("mean")]
         labels = [", ".join(map(str, each)) for each in zip(*(found[name] for name in names))]
-        heads = ["", "mean", "sd", "interval", "its probability"]
-        print_table(column, heads, _printed_rows(found | {"label": labels}, "label", show))
+        _print_summary(column, labels, found, show)
 
 
-def _printed_rows(columns, label: str, show: int) -> list[list[str]]:
-    rows = zip(*(columns[name] for name in (label, "mean", "sd", "low", "high", "mass")))
-    return [
+def _print_summary(title: str, names: Iterable[Any], columns: Mapping, show: int, zero: Any = None) -> None:
+    """Print summaries by name; `zero` are probabilities that denominators are 0."""
+    kept = zip(range(show), names, *(columns[name] for name in ("mean", "sd", "low", "high", "mass")))
+    rows = [
         [str(name), to_figure(mean), to_figure(sd), f"{to_figure(low)} to {to_figure(high)}", f"{mass:.3f}"]
-        for (name, mean, sd, low, high, mass), _ in zip(rows, range(show))
+        + ([] if zero is None else [f"{zero[at]:.3g}"])
+        for at, name, mean, sd, low, high, mass in kept
     ]
+    more = [] if zero is None else ["P(denominator is 0)"]
+    print_table(title, ["", "mean", "sd", "interval", "its probability", *more], rows)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from trueup.cli.options import (
     PUBLISHED_PLACES,
-    argument,
     described,
     given_tables,
     memory_limit,
@@ -195,10 +194,7 @@ def measure_command(
         print(f"Measurements: {out}/public")
 
 
-@described(
-    bundle=argument("A bundle: the folder that a run wrote."),
-    geography=PUBLISHED_PLACES,
-)
+@described(geography=PUBLISHED_PLACES)
 def reconcile_command(
     out: Path,
     bundle: Path | None = None,
@@ -211,30 +207,21 @@ def reconcile_command(
     as_json: bool = False,
 ) -> None:
     """Reconcile the measurements of a bundle, or tables that others published, into whole counts that add up."""
-    from trueup.releasing.again import reconcile_bundle
+    from trueup.releasing.again import reconcile_bundle, reconcile_published
 
     refuse_idle(
         {"--table": table, "--geography": geography, "--encoding": encoding}, "--perturbed", perturbed
     )
     if perturbed is not None:
         refuse_two_sources(bundle)
-        given = [with_encoding(path, encoding) for path in table or []]
-        _reconcile_published(
-            perturbed, given, out, with_encoding(geography, encoding), method, as_json=as_json
-        )
-        return
-    if bundle is None:
-        raise SpecError(
-            "no source is given", needed="a bundle, or --perturbed SPEC with the published tables"
-        )
     with progress(quiet=as_json) as tell:
-        released = reconcile_bundle(bundle, out, method=method, memory=memory_limit(memory), watch=tell)
-    show_release(released, str(out), as_json=as_json)
-
-
-def _reconcile_published(perturbed, tables, out, geography, method, *, as_json: bool) -> None:
-    from trueup.releasing.again import reconcile_published
-
-    with progress(quiet=as_json) as tell:
-        released = reconcile_published(perturbed, tables, out, geography=geography, method=method, watch=tell)
+        if perturbed is not None:
+            given = [with_encoding(path, encoding) for path in table or []]
+            places = with_encoding(geography, encoding)
+            released = reconcile_published(perturbed, given, out, geography=places, method=method, watch=tell)
+        elif bundle is not None:
+            released = reconcile_bundle(bundle, out, method=method, memory=memory_limit(memory), watch=tell)
+        else:
+            needed = "a bundle, or --perturbed SPEC with the published tables"
+            raise SpecError("no source is given", needed=needed)
     show_release(released, str(out), as_json=as_json)

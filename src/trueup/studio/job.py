@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +54,12 @@ def carry_comparison(job: Job, task: dict[str, Any]) -> None:
     problem = trueup.Problem.of(trueup.parse_spec(task["spec"]), task["places"] or None, data=task["table"])
     truth = trueup.made_up_truth(problem)
 
-    def progress(done: int, of: int) -> None:
-        job.report(state="running", stage="replicates", done=done, of=of)
-
     found = trueup.assess(
         problem.spec,
         truth,
         replicates=ASSESSMENT_REPLICATES,
         comparators=list(COMPARATORS.values()),
-        progress=progress,
+        progress=partial(_watch(job), "replicates"),
     )
     replace_whole(job.folder / "result.json", json.dumps(_comparison_rows(found)), private=True)
     replace_whole(job.folder / "report.html", trueup.report(found, problem.spec), private=True)
@@ -107,9 +105,7 @@ def carry_sizes(job: Job, task: dict[str, Any]) -> None:
     job.report(state="running", stage="making a population up")
     problem = trueup.Problem.of(trueup.parse_spec(task["spec"]), task["places"] or None, data=task["table"])
 
-    def progress(done: int, of: int) -> None:
-        job.report(state="running", stage="simulating margins by size", done=done, of=of)
-
+    progress = partial(_watch(job), "simulating margins by size")
     found = trueup.margins_by_size(problem, targets=task["targets"], progress=progress)
     replace_whole(job.folder / "result.json", json.dumps(found.written()), private=True)
     if not found.classes:
