@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.histogram import Marginal
 from trueup.kernel.histogram.spine import Lower, Spine, close_bounds
+from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.model.build import own_constraints
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
@@ -21,6 +22,7 @@ from trueup.model.header import Measured
 from trueup.model.joined import ROOT, LinkedTables, PersonsHeld, RecordTable
 from trueup.reconciling import histogram_parts as parts
 from trueup.reconciling.histogram_parts import Answers, Settlement, Summary
+from trueup.reconciling.histogram_tree import Within
 from trueup.reconciling.segments import Bounds, Segment, SegmentPlan, segment_plan
 
 SUMMARIES = ("persons/", "households/")
@@ -50,6 +52,20 @@ def least_of(spine: Spine, bounds: Sequence[tuple[Marginal, Sequence[NDArray]]])
     levels = range(len(bounds[0][1]))
     own = [[np.rint(tables[level]).astype(np.int64) for _, tables in bounds] for level in levels]
     return close_bounds(spine, [marginal for marginal, _ in bounds], own)
+
+
+def within_households(
+    joined: LinkedTables, fold: Fold, spine: Spine, households: Sequence[NDArray]
+) -> Within:
+    """Return values and bounds for counts of persons, implied by tables `(places, n)` of households by level."""
+    cells = joined.persons.cells(ROOT)
+
+    def tables(held: PersonsHeld) -> tuple[Marginal, list[NDArray]]:
+        own = cells.marginal(held.attributes)
+        return fold.marginal(own), [held.held(table)[:, fold.columns(own)] for table in households]
+
+    fixed = None if joined.determined is None else tables(joined.determined)
+    return Within(fixed, least_of(spine, [tables(p) for p in joined.least]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,14 +193,8 @@ def joined_down(
     tops = (None, None) if above is None else tuple(t.of(above, joined.records) for t in joined.tables)
     first = parts.down(segment.households, households, below_households, tops[1], seed)
     every = first.tables if tops[1] is None else (tops[1], *first.tables)
-
-    def tables(held: PersonsHeld):
-        own, fold = joined.persons.cells(ROOT).marginal(held.attributes), segment.plan.persons.fold
-        return fold.marginal(own), [held.held(table)[:, fold.columns(own)] for table in every]
-
-    fixed = None if joined.determined is None else tables(joined.determined)
-    lower = least_of(segment.persons.spine, [tables(p) for p in joined.least])
-    second = parts.down(segment.persons, persons, below_persons, tops[0], seed, fixed=fixed, lower=lower)
+    within = within_households(joined, segment.plan.persons.fold, segment.persons.spine, every)
+    second = parts.down(segment.persons, persons, below_persons, tops[0], seed, *within)
     stacked = tuple(np.concatenate(both, axis=1) for both in zip(second.tables, first.tables, strict=True))
     stats = {key: max(value, second.stats[key]) for key, value in first.stats.items()}
     return Settlement(stacked, first.levels, stats, first.solved and second.solved)

@@ -19,21 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel import Status
-from trueup.kernel.histogram import Marginal
 from trueup.layouts.histogram import HistogramProblem, histogram_problem
 from trueup.model.build import own_constraints
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
-from trueup.model.joined import LinkedTables, PersonsHeld
+from trueup.model.joined import LinkedTables
 from trueup.reconciling.histogram_tree import HistogramTree, Within, solution
 from trueup.reconciling.joined_parts import (
     JoinedPlan,
     joined_plan,
     known_margins,
-    least_of,
     of_table,
     own_header,
+    within_households,
 )
 from trueup.reconciling.method import Solution
 
@@ -103,7 +102,15 @@ class JoinedTree(HistogramTree):
         first = self._settled(
             state.households, answers[1], deepcopy(rng), drawn=drawn
         )  # ties as in parts: one seed for both
-        within = within_households(joined, state.persons, first.values)
+        alone = joined.households.cells(cells.tree)
+        tables = [
+            alone.sum(first.values, Margin(name, alone.finest.attributes)).reshape(
+                -1, alone.n // cells.tree.sizes[-1]
+            )
+            for name in cells.tree.levels
+        ]
+        spine = state.persons.tree.spine.tiled(len(first.values))
+        within = within_households(joined, state.persons.fold, spine, tables)
         second = self._settled(state.persons, answers[0], rng, within, drawn)
         counts = stacked_counts(joined, second.values, first.values)
         stats = {key: max(one, second.stats[key]) for key, one in first.stats.items()}
@@ -128,29 +135,6 @@ class JoinedTree(HistogramTree):
     def errors(self, state: JoinedProblem) -> dict[Margin, NDArray]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return no errors, because no formula exists for persons given the reconciled households."""
         return {}
-
-
-def within_households(joined: LinkedTables, persons: HistogramProblem, households: NDArray) -> Within:
-    """Return values and bounds for counts of persons, implied by tables `(b, n)` of households."""
-    tree, fold = persons.cells.tree, persons.fold
-    cells = joined.households.cells(tree)
-
-    def tables(held: PersonsHeld) -> tuple[Marginal, list[NDArray]]:
-        own = persons.cells.marginal(held.attributes)
-        per_level = [
-            held.held(
-                cells.sum(households, Margin(name, cells.finest.attributes)).reshape(
-                    len(households) * size, -1
-                )
-            )
-            for name, size in zip(tree.levels, tree.sizes)
-        ]
-        return fold.marginal(own), [table[:, fold.columns(own)] for table in per_level]
-
-    fixed = None if joined.determined is None else tables(joined.determined)
-    return Within(
-        fixed, least_of(persons.tree.spine.tiled(len(households)), [tables(p) for p in joined.least])
-    )
 
 
 def stacked_counts(joined: LinkedTables, persons: NDArray, households: NDArray) -> NDArray:

@@ -191,7 +191,7 @@ def _round_many(
         kept = exact or {(): np.array(_whole(x.sum()))}
         return whole_table(x, list(kept), list(kept.values()), seconds=seconds, rng=rng, open_cells=~zeros)
     margins, sums = list(exact), list(exact.values())
-    measured = {_kept(state, h.margin.attributes) for h in state.headers} | {tuple(range(x.ndim))}
+    measured = {_axes(state, h) for h in state.headers} | {tuple(range(x.ndim))}
     noisy = sorted(measured - set(margins))
     near = margins_polyhedron(x.shape, noisy, [margin_of(x, m) for m in noisy])
     floor = np.floor(near.sums + 1e-7)
@@ -203,8 +203,8 @@ def _round_many(
     )
 
 
-def _kept(state: HistogramProblem, attributes: Sequence[str]) -> Axes:
-    return tuple(i for i, a in enumerate(state.cells.attributes) if a.name in attributes)
+def _axes(state: HistogramProblem, header: Measured) -> Axes:
+    return tuple(i for i, a in enumerate(state.cells.attributes) if a.name in header.margin.attributes)
 
 
 def exact_margins(state: HistogramProblem, values: NDArray) -> tuple[list[tuple[int, ...]], list[NDArray]]:
@@ -289,8 +289,3 @@ def _onto_exact_margins(state: HistogramProblem, values: NDArray, margins, sums)
         variances=variances,
         nonnegative=state.constraints.nonnegative,
     )
-
-
-def _axes(state: HistogramProblem, header: Measured) -> tuple[int, ...]:
-    names = [a.name for a in state.cells.attributes]
-    return tuple(i for i, name in enumerate(names) if name in header.margin.attributes)

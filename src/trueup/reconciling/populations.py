@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,16 +75,12 @@ def drawn_populations(
     if structure == "margins" and any(h.exact for h in headers):
         return _within_margins(constraints, headers, values, number, rng)
     rows = np.tile(values, (number, 1))
-    if structure == "joined":
+    if structure in ("joined", "family"):
+        from trueup.reconciling.family_tree import FamilyTree
         from trueup.reconciling.joined_tree import JoinedTree
 
-        method = JoinedTree(estimates="least-squares")
+        method: Any = JoinedTree(estimates="least-squares") if structure == "joined" else FamilyTree()
         return _solved(method.apply(method.prepare(constraints, headers), rows, rng, drawn=rng))
-    if structure == "family":
-        from trueup.reconciling.family_tree import FamilyTree
-
-        family = FamilyTree()
-        return _solved(family.apply(family.prepare(constraints, headers), rows, rng, drawn=rng))
     from trueup.kernel.settling.descend import Settling
     from trueup.layouts.histogram import histogram_problem
     from trueup.reconciling.histogram_tree import solution

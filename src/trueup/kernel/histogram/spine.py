@@ -163,7 +163,7 @@ class Shapes:
     @classmethod
     def of(cls, child_ptr: Indices) -> Shapes:
         """Return the shapes and contexts of a tree in level order."""
-        levels = _levels(child_ptr)
+        levels = [np.arange(level.start, level.stop) for level in Spine(child_ptr).levels]
         numbers, counts = [np.zeros(len(levels[-1]), np.int64)], []
         for nodes in reversed(levels[:-1]):
             number, count = _shapes(child_ptr, nodes, numbers[0])
@@ -187,14 +187,6 @@ class Shapes:
     def first(self, level: int, context: int) -> int:
         """Return the first node of a level that has a context."""
         return int(np.argmax(self.context[level] == context))
-
-
-def _levels(child_ptr: Indices) -> list[Indices]:
-    levels, start, stop = [], 0, 1
-    while start < stop:
-        levels.append(np.arange(start, stop))
-        start, stop = stop, int(child_ptr[stop])
-    return levels
 
 
 def _shapes(child_ptr: Indices, nodes: Indices, below: Indices) -> tuple[Indices, scipy.sparse.csr_array]:

@@ -61,6 +61,15 @@ class Fit:
         return Fit(self.matrix[rows][:, order], self.values[rows], self.weights[rows])
 
 
+@dataclass(frozen=True)
+class Optimum:
+    """An optimum (n,), its weighted squares, and a lower bound on those of all feasible points."""
+
+    x: np.ndarray
+    objective: float
+    bound: float
+
+
 RELATIVE_LOSS_TOLERANCE = (
     1e-9  # by how much a model may be below a loss, relative to the loss, to be called equal to it
 )

@@ -114,28 +114,17 @@ class Polyhedron:
         """Return the polyhedron with only some of its rows."""
         keep, m = np.asarray(keep, int), self.sums.size
         one, two = keep[keep < m], keep[keep >= m] - m
-        return Polyhedron(
-            self.cells,
-            self.equal[one],
-            self.sums[one],
-            self.ranged[two],
-            self.lower[two],
-            self.upper[two],
-            self.nonnegative,
-        )
+        return self._with(self.equal[one], self.ranged[two], one, two)
 
     def shuffled(self, order: np.ndarray, rng: np.random.Generator) -> Polyhedron:
         """Return the polyhedron in another order of cells `order`, with rows in random order."""
         one, two = rng.permutation(self.sums.size), rng.permutation(self.lower.size)
-        return Polyhedron(
-            self.cells,
-            self.equal[one][:, order],
-            self.sums[one],
-            self.ranged[two][:, order],
-            self.lower[two],
-            self.upper[two],
-            self.nonnegative,
-        )
+        return self._with(self.equal[one][:, order], self.ranged[two][:, order], one, two)
+
+    def _with(self, equal: Any, ranged: Any, one: np.ndarray, two: np.ndarray) -> Polyhedron:
+        """Return the polyhedron of other matrices, with the limits of the rows `one` and `two`."""
+        limits = {"sums": self.sums[one], "lower": self.lower[two], "upper": self.upper[two]}
+        return replace(self, equal=equal, ranged=ranged, **limits)
 
     def merged(self) -> Polyhedron:
         """Return a polyhedron with equal cells merged, which is empty if and only if this one is.

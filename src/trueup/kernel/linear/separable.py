@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy  # its parts load when first used
 
-from trueup.kernel.linear import Fit
+from trueup.kernel.linear import Fit, Optimum
 from trueup.kernel.linear.polyhedron import Polyhedron
 
 MAX_NEWTON_STEPS = 100
@@ -37,14 +37,6 @@ MIN_DENSE_SHARE = (
 )
 DENSE = 3000  # equalities up to which Newton's matrix may be full
 MAX_SPARSE_SHARE = 0.005  # share of entries that are not zero, up to which it is factored as a sparse one
-
-
-class SeparableOptimum(NamedTuple):
-    """An optimum (n,), its weighted squares, and a lower bound on those of all feasible points."""
-
-    x: np.ndarray
-    objective: float
-    bound: float
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,7 @@ class _Dual:
         return _solved(scipy.sparse.csc_array(rows @ rows.T), gap)
 
 
-def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | None:
+def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> Optimum | None:
     """Return the optimum if each count is measured by itself and limited by itself, or else None.
 
     None where the program is of another kind, where there is no such point, or where the steps do not settle.
@@ -100,7 +92,7 @@ def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | No
         return None
     x, prices = found  # x is the least of the Lagrangian in the box, so the dual's value is a bound
     bound = 2 * dual.value(prices, x, dual.sums - dual.matrix @ x)
-    return SeparableOptimum(origin + x, fit.around(origin).objective(x), bound)
+    return Optimum(origin + x, fit.around(origin).objective(x), bound)
 
 
 def _measured_alone(fit: Fit) -> tuple[np.ndarray, np.ndarray] | None:

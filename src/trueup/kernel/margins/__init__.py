@@ -148,10 +148,7 @@ def nearest(
     """
     y = np.asarray(y, dtype=float)
     if variances is None and not nonnegative:
-        x = equality(y, margins, sums)
-        return Projection(
-            x, _status(residual(x, margins, sums), sums, tolerance), residual(x, margins, sums), 0
-        )
+        return _projection(equality(y, margins, sums), margins, sums, tolerance, 0)
     if variances is not None and not np.all(np.isfinite(variances) & (np.asarray(variances) >= 0)):
         raise SpecError(
             "the variance of a cell is negative, infinite or not a number",
@@ -162,8 +159,10 @@ def nearest(
     return dual.solve(tolerance)
 
 
-def _status(gap: float, sums: Sequence[np.ndarray], tolerance: float) -> Status:
-    return Status.SOLVED if gap <= tolerance * _scale(sums) else Status.UNSOLVED
+def _projection(x: np.ndarray, margins, sums, tolerance: float, steps: int) -> Projection:
+    worst = residual(x, margins, sums)
+    status = Status.SOLVED if worst <= tolerance * _scale(sums) else Status.UNSOLVED
+    return Projection(x, status, worst, steps)
 
 
 def _scale(sums: Sequence[np.ndarray]) -> float:
@@ -203,13 +202,8 @@ class _Dual:
 
     def objective(self, u: np.ndarray, x: np.ndarray) -> float:
         """Return the value of the concave dual program, which is maximised."""
-        quadratic = 0.5 * np.vdot(x * x, self.inverse) if self.nonnegative else self._quadratic(x)
-        return float(
-            sum(np.vdot(b, part) for b, part in zip(self.sums, self.split(u), strict=True)) - quadratic
-        )
-
-    def _quadratic(self, x: np.ndarray) -> float:
-        return 0.5 * float(np.vdot(x * x, self.inverse))
+        linear = sum(np.vdot(b, part) for b, part in zip(self.sums, self.split(u), strict=True))
+        return float(linear - 0.5 * np.vdot(x * x, self.inverse))
 
     def solve(self, tolerance: float) -> Projection:
         u = np.zeros(self.ends[-1])
@@ -223,9 +217,7 @@ class _Dual:
             if np.abs(gap).max() <= goal:
                 break
             u = self.newton(u, x, gap)
-        x = self.table(u)
-        worst = residual(x, self.margins, self.sums)
-        return Projection(x, _status(worst, self.sums, tolerance), worst, steps)
+        return _projection(self.table(u), self.margins, self.sums, tolerance, steps)
 
     def ascend_margins(self, u: np.ndarray) -> np.ndarray:
         """Maximise the dual by one step of coordinate ascent over the margins."""

@@ -65,7 +65,9 @@ def multinomial_mode(weights: ArrayLike, trials: int, *, empty: Empty = "error")
     """
     weights, trials = as_counts(weights, "weights"), as_trials(trials)
     if not weights.any() and trials:
-        weights = _weights_when_empty(weights, empty)
+        if not weights.size or not is_uniform(empty):
+            refuse_groups(EMPTY, "the group")
+        weights = np.ones_like(weights)
     return apportioned_mode(weights, trials, _sum(weights))
 
 
@@ -122,10 +124,7 @@ def multinomial_mode_tree(
     >>> multinomial_mode_tree([1, 3, 5, 5, 5, 5], [0, 1, 9, 4, 4], 11)
     array([11,  1, 10,  0,  1])
     """
-    weights, child_ptr = as_counts(weights, "weights"), np.asarray(child_ptr, np.int64)
-    known = np.full(weights.size, -1, np.int64) if exact is None else np.asarray(exact, np.int64)
-    least, fixed = np.zeros_like(weights), known >= 0
-    refuse_contradictory_totals(propagate_exact(child_ptr, known, least, fixed), label)
+    child_ptr, weights, least, fixed = _given(child_ptr, weights, exact, label)
     counts = np.empty_like(weights)
     counts[0] = least[0] if fixed[0] else max(as_trials(total), least[0])
     places = np.arange(weights.size) if order is None else np.asarray(order, np.int64)
@@ -167,17 +166,16 @@ def is_uniform(empty: Empty) -> bool:
     return empty == "uniform"
 
 
-def _weights_when_empty(weights: Integers, empty: Empty) -> Integers:
-    """Return equal weights if the option `empty` allows it, or raise an error."""
-    if not weights.size or not is_uniform(empty):
-        refuse_groups(EMPTY, "the group")
-    return np.ones_like(weights)
-
-
-def refuse_contradictory_totals(node: int, label: Callable[[int], str]) -> None:
-    """Raise an error if a node's exact count contradicts the exact counts below it."""
-    if node >= 0:
+def _given(
+    child_ptr: ArrayLike, weights: ArrayLike, exact: ArrayLike | None, label: Callable[[int], str]
+) -> tuple[Integers, Integers, Integers, NDArray[np.bool_]]:
+    """Return a tree and its weights as arrays, the least count of every node, and a mask of known counts."""
+    weights, child_ptr = as_counts(weights, "weights"), np.asarray(child_ptr, np.int64)
+    known = np.full(weights.size, -1, np.int64) if exact is None else np.asarray(exact, np.int64)
+    least, fixed = np.zeros_like(weights), known >= 0
+    if (node := propagate_exact(child_ptr, known, least, fixed)) >= 0:
         refuse_groups(INFEASIBLE, label(node))
+    return child_ptr, weights, least, fixed
 
 
 def refuse_groups(status: int, where: str) -> None:
@@ -242,10 +240,7 @@ def multinomial_draw_tree(
     >>> bool(counts[1] + counts[2] == 11 and counts[3] + counts[4] == counts[1])
     True
     """
-    weights, child_ptr = as_counts(weights, "weights"), np.asarray(child_ptr, np.int64)
-    known = np.full(weights.size, -1, np.int64) if exact is None else np.asarray(exact, np.int64)
-    least, fixed = np.zeros_like(weights), known >= 0
-    refuse_contradictory_totals(propagate_exact(child_ptr, known, least, fixed), label)
+    child_ptr, weights, least, fixed = _given(child_ptr, weights, exact, label)
     if (least[~fixed] > 0).any():
         raise SpecError(
             "an exact count is one part of a total whose parts are drawn, and the draw could fall below it",
