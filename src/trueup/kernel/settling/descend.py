@@ -451,20 +451,14 @@ class _Level:
         """Return metric and least-squares tables, given parents' tables and known tables of a marginal."""
         if self.fixed is None or self.parents is None:
             return self.metric, self.target
-        domain = self.metric.domain
-        narrowed, tables = Coarse(*self.fixed).given(domain, self.metric.variances, self.target)
-        metric = Metric(domain, narrowed, self.metric.first, self.metric.rows, self.metric.tied)
+        metric, tables = Coarse(*self.fixed).given(self.metric, self.target)
         return metric, metric.tie(tables, self.parents)
 
     def _stage(self, marginal: Marginal, coarse: Coarse | None, zeros: np.ndarray | None) -> SettlingStage:
         """Return the task of making one marginal's tables, given the coarser marginal and the parents."""
-        domain = self.metric.domain.coarsened(marginal)
-        variances = tuple(self.metric.of_marginal(marginal, c) for c in domain.components)
-        groups = cell_groups(marginal)
-        tables = sum_rows(self.target, groups, int(groups.max()) + 1)
+        metric, tables = self.metric.coarsened(marginal, self.target)
         if coarse is not None:
-            variances, tables = coarse.given(domain, variances, tables)
-        metric = Metric(domain, variances, self.metric.first, self.metric.rows, self.metric.tied)
+            metric, tables = coarse.given(metric, tables)
         sums = None if self.parents is None else marginalise(self.parents, marginal)
         if sums is not None:
             tables = metric.tie(tables, sums)

@@ -16,16 +16,16 @@ One file: the metric, the projection in it, and how near the optimum it stops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trueup.kernel.compiled import copy_line, copy_table, njit
-from trueup.kernel.histogram import Marginal
+from trueup.kernel.histogram import Marginal, cell_groups
 from trueup.kernel.histogram.anova import Component, Domain, product, pseudo_inverse
-from trueup.kernel.histogram.helmert import backward, forward
+from trueup.kernel.histogram.helmert import backward, forward, sum_rows
 
 TOLERANCE = 1e-6  # counts
 PRECISION = (
@@ -76,6 +76,13 @@ class Metric:
         fine = next(i for i, c in enumerate(self.domain.components) if c.contrast == component.contrast)
         matrix = self.domain.matrix(marginal, self.domain.components[fine])
         return matrix @ self.variances[fine] @ matrix.T
+
+    def coarsened(self, marginal: Marginal, tables: np.ndarray) -> tuple[Metric, np.ndarray]:
+        """Return the metric of a marginal's tables (rows, m), and these tables of given ones (rows, n)."""
+        domain, groups = self.domain.coarsened(marginal), cell_groups(marginal)
+        variances = tuple(self.of_marginal(marginal, c) for c in domain.components)
+        own = replace(self, domain=domain, variances=variances)
+        return own, sum_rows(tables, groups, int(groups.max()) + 1)
 
     def knows(self, marginal: Marginal) -> bool:
         """Return True if the tables of a marginal have practically no variance."""

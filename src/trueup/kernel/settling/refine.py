@@ -24,8 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trueup.kernel.histogram import Marginal, cell_groups, marginalise, refines, relative, spread
-from trueup.kernel.histogram.anova import Domain, condition
-from trueup.kernel.histogram.helmert import sum_rows
+from trueup.kernel.histogram.anova import condition
 from trueup.kernel.settling.nearest import TOLERANCE, Metric, nearest_nonnegative
 from trueup.kernel.settling.split_draws import CONCENTRATIONS, MIN_DRAWN_COUNT, EstimatedSplits, drawn_totals
 from trueup.kernel.settling.transport import SNAP, nudges, round_children
@@ -44,20 +43,19 @@ class Coarse:
         """Return the marginal `coarse` as a marginal of the table of `marginal`, with its counts."""
         return cls(relative(marginal, coarse), counts)
 
-    def given(
-        self, domain: Domain, variances: tuple[np.ndarray, ...], tables: np.ndarray
-    ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Return covariances and tables of a marginal given the coarser marginal's counts."""
-        coefficients, narrowed = domain.forward(tables), list(variances)
+    def given(self, metric: Metric, tables: np.ndarray) -> tuple[Metric, np.ndarray]:
+        """Return the metric and the tables of a marginal given the coarser marginal's counts."""
+        domain, narrowed = metric.domain, list(metric.variances)
+        coefficients = domain.forward(tables)
         own = domain.coarsened(self.marginal)
         known = {c.contrast: c.view(part) for part in [own.forward(self.counts)] for c in own.components}
         for i, component in enumerate(domain.components):
             if domain.informs(self.marginal, component):
                 rows = domain.matrix(self.marginal, component)
-                gain, narrowed[i] = condition(variances[i], rows)
+                gain, narrowed[i] = condition(metric.variances[i], rows)
                 part = component.view(coefficients)
                 part[...] = part + gain @ (known[component.contrast] - rows @ part)
-        return tuple(narrowed), domain.backward(coefficients)
+        return replace(metric, variances=tuple(narrowed)), domain.backward(coefficients)
 
     def determined(self, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return a mask of the rows that the coarser counts determine, and the tables of these rows."""
@@ -192,10 +190,11 @@ def settle_marginals(
     held = np.zeros(tables.shape, bool) if zeros is None else zeros
     worst, most = np.zeros(len(tables)), 0
     for marginal in ordered(marginals):
-        settled, residual, steps = _settled(metric, tables, marginal, held, tolerance)
+        closed = marginalise(~held, marginal) == 0
+        x, residual, steps = nearest_nonnegative(*metric.coarsened(marginal, tables), closed, tolerance)
+        settled = np.where(closed, 0.0, np.maximum(x, 0.0))
         worst, most = np.maximum(worst, residual), max(most, steps)
-        narrowed, tables = Coarse(marginal, settled).given(metric.domain, metric.variances, tables)
-        metric = replace(metric, variances=narrowed)
+        metric, tables = Coarse(marginal, settled).given(metric, tables)
         held = held | spread(settled == 0, marginal)
     x, residual, steps = nearest_nonnegative(metric, tables, held, tolerance)
     return np.where(held, 0.0, np.maximum(x, 0.0)), np.maximum(worst, residual), max(most, steps)
@@ -216,19 +215,6 @@ def ordered(marginals: Sequence[Marginal]) -> list[Marginal]:
         if not any(refines(marginal, other) and refines(other, marginal) for other in chosen):
             chosen.append(marginal)
     return chosen
-
-
-def _settled(metric: Metric, tables: np.ndarray, marginal: Marginal, held: np.ndarray, tolerance: float):
-    """Return a marginal's nearest nonnegative tables, each row's residual, and the most iterations used."""
-    domain = metric.domain.coarsened(marginal)
-    variances = tuple(metric.of_marginal(marginal, c) for c in domain.components)
-    groups = cell_groups(marginal)
-    own = sum_rows(tables, groups, int(groups.max()) + 1)
-    closed = marginalise(~held, marginal) == 0
-    x, residual, steps = nearest_nonnegative(
-        replace(metric, domain=domain, variances=variances), own, closed, tolerance
-    )
-    return np.where(closed, 0.0, np.maximum(x, 0.0)), residual, steps
 
 
 def total_of(marginal: Marginal) -> Marginal:
