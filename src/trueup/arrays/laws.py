@@ -10,7 +10,7 @@ from typing import TypeAlias
 from trueup.arrays.exact import Number, exact_number
 from trueup.errors import SpecError
 from trueup.noise.law import Law
-from trueup.noise.laws import BaseLaw, probabilities
+from trueup.noise.laws import probabilities
 from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
 from trueup.noise.laws.geometric import DiscreteLaplace, TruncatedGeometric
 from trueup.noise.laws.undrawn import Gaussian, Laplace
@@ -151,7 +151,7 @@ def each_law(laws: Laws, n: int) -> list[Law | None]:
     each: list[Law | None] = [*laws] if isinstance(laws, Sequence) else [laws] * n
     if len(each) != n:
         raise SpecError(f"{len(each)} laws for {n} counts", needed="one law, or one for each count")
-    if others := [law for law in each if law is not None and (not isinstance(law, BaseLaw) or law.joint)]:
+    if others := [law for law in each if law is not None and (not isinstance(law, Law) or law.joint)]:
         raise SpecError(
             f"a law is of type {type(others[0]).__name__}", needed="a law such as discrete_laplace(1)"
         )

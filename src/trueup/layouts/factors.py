@@ -20,8 +20,7 @@ from trueup.model.prior import (
     Poisson,
     Prior,
 )
-from trueup.noise.law import Law
-from trueup.noise.laws import MAX_TABLE_ENTRIES
+from trueup.noise.law import MAX_TABLE_ENTRIES, Law
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -1,15 +1,17 @@
-"""The interface of laws of noise: mass, moments, exact sampler, and exact privacy cost."""
+"""The base of all laws of noise: mass, moments, exact sampler, and exact privacy cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
 from fractions import Fraction
-from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from inspect import signature
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trueup.errors import DataError, SpecError
 from trueup.noise.losses import Losses
 
 Currency = Literal["epsilon", "rho"]
@@ -60,6 +62,8 @@ Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 NO_LIMIT = np.int64(1) << 60
 """A bound that does not bind."""
+MAX_TABLE_ENTRIES = 1 << 24
+"""Most entries of one table (counts)."""
 Words = Callable[[int], bytes]
 """`words(k)` returns `k` fresh random bytes. Only `measure` owns a source of them."""
 
@@ -87,8 +91,7 @@ class Form(NamedTuple):
     reach: float
 
 
-@runtime_checkable
-class Law(Protocol):
+class Law:
     """A distribution of noise on one count, symmetric about zero.
 
     A law is a frozen dataclass; its fields are its exact (rational) parameters.
@@ -116,98 +119,203 @@ class Law(Protocol):
     name: ClassVar[str]
     title: ClassVar[str]
     discrete: ClassVar[bool]
-    exact: ClassVar[bool]
-    additive: ClassVar[bool]
-    joint: ClassVar[bool]
-    factors: ClassVar[bool]
-    same_records: ClassVar[bool]
-    numeric: ClassVar[bool]
-    attained: ClassVar[bool]
+    exact: ClassVar[bool] = False
+    additive: ClassVar[bool] = True
+    joint: ClassVar[bool] = False
+    factors: ClassVar[bool] = True
+    same_records: ClassVar[bool] = False
+    numeric: ClassVar[bool] = True
+    attained: ClassVar[bool] = True
 
     @property
     def form(self) -> Form | None:
-        """Return the form of the law's log mass, or None if it has no such form."""
-        ...
-
-    @property
-    def variance(self) -> float:
-        """Return the variance of one draw (counts squared)."""
-        ...
-
-    def variance_at(self, true: ArrayLike) -> Reals:
-        """Return the variance of the published value given the true count (counts squared)."""
-        ...
+        """Return the slope, curvature and reach of the log mass, or None if it has another form."""
+        return None
 
     @property
     def rate(self) -> float | None:
         """Return the rate of a law with mass proportional to `exp(-rate |k|)`, or None for other laws."""
-        ...
+        form = self.form
+        return form.slope if self.discrete and form and form == (form.slope, 0.0, np.inf) else None
 
-    def scaled(self, factor: Fraction) -> Law:
-        """Return the law of the same kind with `factor` times the privacy cost, or raise SpecError."""
-        ...
+    def scaled(self, factor: Fraction) -> Self:
+        """Return the law of the same kind with `factor` times the privacy cost."""
+        raise SpecError(
+            f"the budget of the noise '{self.name}' cannot be planned",
+            needed="noise 'discrete-laplace' or 'discrete-gaussian'",
+        )
 
     def characteristic(self, t: Reals) -> Reals:
-        """Return the mean of `cos(t noise)` at frequencies `t` (per count), or raise SpecError."""
-        ...
+        """Return the mean of `cos(t noise)` at frequencies `t` (per count).
+
+        Raises
+        ------
+        SpecError
+            If the distribution is not known.
+        """
+        raise SpecError(
+            f"the characteristic function of the noise '{self.name}' is not known",
+            needed="noise for which it is known, such as 'discrete-laplace' or 'discrete-gaussian'",
+        )
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Return the distribution of the loss if one count changes by `change`, or raise SpecError."""
-        ...
+        """Return the distribution of the privacy loss of one count that changes by at most `change`.
+
+        Parameters
+        ----------
+        change
+            In whole counts, one or more.
+        cut
+            Probability of large losses that may count as infinite.
+        """
+        raise SpecError(
+            f"the distribution of privacy losses of the noise '{self.name}' is not known",
+            needed="noise for which it is known, such as 'discrete-laplace' or 'discrete-gaussian'",
+        )
+
+    def pmf(self, noise: ArrayLike) -> Reals:
+        """Return the mass (density for a continuous law) at `noise`."""
+        return np.exp(self.logpmf(noise))
 
     def logpmf(self, noise: ArrayLike) -> Reals:
         """Return the log mass (log density for a continuous law) at `noise`."""
-        ...
+        raise NotImplementedError
 
-    def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
-        """Return the log mass (log density) of published values given true counts (broadcast together)."""
-        ...
+    def variance_at(self, true: ArrayLike) -> Reals:
+        """Return the variance of the published value (counts squared), which is that of the noise."""
+        return np.full(np.shape(true), float(self.variance))
 
-    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and largest true count for each published value, or `NO_LIMIT`."""
-        ...
+    @property
+    def variance(self) -> float:
+        """Return the variance of the noise of one count (counts squared)."""
+        raise NotImplementedError
 
-    def kinds(self, published: ArrayLike) -> Reals:
-        """Return one number per published value; the likelihoods of equal numbers differ only by a shift."""
-        ...
+    @property
+    def fourth_moment(self) -> float:
+        """Return the mean of the fourth power of one draw (counts^4)."""
+        raise NotImplementedError
 
-    def table(self, published: float, depth: float) -> tuple[int, Reals]:
-        """Return a published value's likelihood of true counts: the first count, and the log masses."""
-        ...
+    @property
+    def support(self) -> tuple[float, float]:
+        """Return the smallest and largest possible draw (counts)."""
+        return -np.inf, np.inf
 
     @property
     def open_ended(self) -> bool:
         """Return True if true counts beyond the tabulated ones are also possible."""
-        ...
+        return bool(np.isinf(self.support[1]))
+
+    def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
+        """Return the log mass (log density) of published values given true counts (broadcast together)."""
+        return self.logpmf(np.subtract(published, true))
+
+    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
+        """Return the smallest and largest true count for each published value, or `NO_LIMIT`."""
+        least, most = self.support
+        low, high = np.ceil(np.subtract(published, most)), np.floor(np.subtract(published, least))
+        wide = float(NO_LIMIT)
+        return np.clip(low, -wide, wide).astype(np.int64), np.clip(high, -wide, wide).astype(np.int64)
+
+    def possible(self, published: ArrayLike) -> NDArray[np.bool_]:
+        """Return a mask of the values that may be published for some nonnegative true count."""
+        low, high = self.bounds(published)
+        return np.asarray((low <= high) & (high >= 0))
+
+    def kinds(self, published: ArrayLike) -> Reals:
+        """Return one number per published value; the likelihoods of equal numbers differ only by a shift."""
+        values = np.asarray(published, np.float64)
+        return values - np.floor(values)
+
+    def table(self, published: float, depth: float) -> tuple[int, Reals]:
+        """Return a published value's likelihood of true counts: the first count, and the log masses.
+
+        It reaches `depth` nats below the peak.
+
+        Raises
+        ------
+        DataError
+            If the noise is so wide that the table would not fit.
+        """
+        reach, most = 1, self.support[1]
+        peak = float(self.logpmf(0))
+        while reach < most and peak - float(self.logpmf(reach)) < depth:
+            reach *= 2
+            if reach > MAX_TABLE_ENTRIES:
+                raise DataError(
+                    f"the noise of law '{self.name}' is spread over more than {MAX_TABLE_ENTRIES:,} counts",
+                    needed="noise that is less spread, which takes a larger budget",
+                )
+        low = reach // 2
+        while reach - low > 1:
+            middle = (low + reach) // 2
+            low, reach = (middle, reach) if peak - float(self.logpmf(middle)) < depth else (low, middle)
+        whole = int(np.floor(published))
+        reach = int(min(reach, most)) + (published > whole)
+        return whole - reach, np.asarray(self.logpmf(published - whole - np.arange(-reach, reach + 1)))
 
     def says(self, published: float) -> str:
         """Return words for what a published value says about the true count."""
-        ...
+        low, high = (int(end) for end in self.bounds(published))
+        if low == high:
+            return f"published as {published}" + (f" (exactly {low})" if low != published else "")
+        return f"published as {published} (from {low} to {high})"
 
     def cdf(self, noise: ArrayLike) -> Reals:
         """Return the probability that a draw is at most `noise`."""
-        ...
+        raise NotImplementedError
 
     def quantile(self, probability: ArrayLike) -> Reals:
         """Return the smallest `k` with `P(X <= k)` of at least `probability`."""
-        ...
+        raise NotImplementedError
 
     def tail(self, probability: float) -> Tail:
         """Return the count that the absolute value of a draw exceeds with at most the given probability."""
-        ...
+        raise NotImplementedError
 
     def sample(self, size: int, words: Words) -> Integers:
         """Return `size` independent exact draws, or raise an error if the law is continuous."""
-        ...
+        raise NotImplementedError
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """Return the privacy loss of adding this noise to a count vector of the given sensitivity."""
-        ...
-
-    def parameters(self) -> dict[str, str]:
-        """Return the exact parameters as strings for manifests, such as `{"epsilon": "1/2"}`."""
-        ...
+        raise NotImplementedError
 
     def sentence(self) -> str:
         """Return a sentence on the law for reports and certificates."""
-        ...
+        raise NotImplementedError
+
+    @classmethod
+    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity, **options: Any) -> Self:
+        """Return the law with the loss `amount` on a count vector of the given sensitivity."""
+        raise NotImplementedError
+
+    @classmethod
+    def budgeted(cls, amount: Fraction, sensitivity: Sensitivity, options: Mapping[str, Any]) -> Self:
+        """Return the law for a budget and further parameters, as a spec gives them."""
+        known = list(signature(cls.for_budget).parameters)[2:]
+        if unknown := [str(name) for name in options if name not in known]:
+            raise SpecError(
+                f"law {cls.name!r} has no option {unknown[0]!r}",
+                needed=f"one of the options {', '.join(known)}" if known else "no options",
+            )
+        return cls.for_budget(amount, sensitivity, **options)
+
+    def parameters(self) -> dict[str, str]:
+        """Return the exact parameters as strings, for manifests."""
+        return {name: str(getattr(self, name)) for name in _parameter_names(type(self))}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        """Return the law with the parameters that `parameters()` wrote as strings."""
+        # What noise was drawn with is never filled in; of others' laws a default may be left out.
+        least = {f.name for f in fields(cls) if cls.additive or f.default is MISSING}  # pyright: ignore[reportArgumentType]
+        if not least <= set(parameters) <= set(_parameter_names(cls)):
+            raise SpecError(
+                f"law {cls.name!r} is given the parameters {', '.join(map(repr, parameters)) or 'none'}",
+                needed=f"the parameters {', '.join(map(repr, _parameter_names(cls))) or 'none'}",
+            )
+        return cls(**parameters)
+
+
+def _parameter_names(law: Any) -> list[str]:
+    return [field.name for field in fields(law)]

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from trueup.errors import SpecError
 from trueup.kernel.lattice import algebra
 from trueup.noise.law import Law, Reals
-from trueup.theory.marginal import MarginalError, Noise, projected_error
+from trueup.theory.marginal import MarginalError, projected_error
 
 MAX_CONVOLVED_RADIUS = 2**14
 """Largest radius (counts) up to which laws without a formula are convolved."""
@@ -186,7 +186,7 @@ POINTS = 20_001
 """Points above zero at which distribution functions of continuous errors are compared."""
 
 
-def variance_limit(law: Noise) -> float:
+def variance_limit(law: Law) -> float:
     """Return the limit (counts squared) of the error variance of a part as the number of siblings grows.
 
     Theorem 13: `Var(error) = (1 - 1/n) Var(noise)` increases with n and tends to the variance of the noise.
@@ -201,7 +201,7 @@ def variance_limit(law: Noise) -> float:
     return law.variance
 
 
-def wasserstein(law: Noise, n: int) -> float:
+def wasserstein(law: Law, n: int) -> float:
     """Return the Wasserstein-1 distance (counts) between the laws of the noise and the projected error.
 
     It is `integral |F - G|` of the two distribution functions, and at most `wasserstein_bound`.
@@ -233,7 +233,7 @@ def wasserstein(law: Noise, n: int) -> float:
     return 2 * float(gaps @ widths)
 
 
-def kolmogorov(law: Noise, n: int) -> float:
+def kolmogorov(law: Law, n: int) -> float:
     """Return the largest difference of the distribution functions of the noise and the projected error.
 
     Theorem 14: the error converges in distribution to the noise as n grows, so this goes to zero for
@@ -250,7 +250,7 @@ def kolmogorov(law: Noise, n: int) -> float:
     return float(_gaps(projected_error(law, n), n)[0].max())
 
 
-def wasserstein_bound(law: Noise, n: int) -> float:
+def wasserstein_bound(law: Law, n: int) -> float:
     """Return `sqrt(Var(noise) / n)`, an upper bound on the distance that `wasserstein` returns.
 
     Error and noise differ by the mean of all parts' noise, so their mean distance is at most its standard

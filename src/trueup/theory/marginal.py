@@ -26,7 +26,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, nan, pi, sqrt
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,19 +40,6 @@ ROUNDING = 64 * np.finfo(float).eps
 
 MASS_LEFT_OUT = 1e-18
 """Mass beyond either end of an integer law's table."""
-
-
-class Noise(Law, Protocol):
-    """A noise law with probability mass or density, and with four moments."""
-
-    @property
-    def fourth_moment(self) -> float:
-        """Return the mean of the fourth power of one draw (counts^4)."""
-        ...
-
-    def pmf(self, noise: ArrayLike) -> Reals:
-        """Return the probability mass (or density) of the law at `noise`."""
-        ...
 
 
 def characteristic(law: Law, t: NDArray) -> Reals:
@@ -94,8 +80,8 @@ class MarginalError:
     (186.67, array([0.063, 0.5  ]))
     """
 
-    own: Noise
-    others: tuple[tuple[Noise, int], ...]
+    own: Law
+    others: tuple[tuple[Law, int], ...]
     share: float
 
     @property
@@ -197,7 +183,7 @@ class MarginalError:
         return -size // 2, np.append(np.cumsum(mass[::-1])[::-1], 0.0)
 
 
-def projected_error(law: Noise, n: int) -> MarginalError:
+def projected_error(law: Law, n: int) -> MarginalError:
     """Return the law of one count's error after projection of n equal parts onto their known total.
 
     Theorem 12: with independent noise eta_1, ..., eta_n on the parts, the error of part i after program
@@ -232,7 +218,7 @@ def projected_error(law: Noise, n: int) -> MarginalError:
     return MarginalError(law, ((law, int(n) - 1),) if n > 1 else (), 1 / int(n))
 
 
-def weighted_error(laws: Sequence[Noise], i: int) -> MarginalError:
+def weighted_error(laws: Sequence[Law], i: int) -> MarginalError:
     """Return the law of part i's error after projection of parts with unequal noise onto their known total.
 
     Theorem 12 for weighted least squares: part i takes the share `V_i / sum V` of the joint deviation, and
@@ -290,11 +276,11 @@ def projected_variances(variances: ArrayLike) -> Reals:
     return v * (1 - np.divide(v, total, out=np.zeros_like(v), where=total > 0))
 
 
-def _fourth_cumulant(law: Noise) -> float:
+def _fourth_cumulant(law: Law) -> float:
     return law.fourth_moment - 3 * law.variance**2
 
 
-def _reach(variance: float, laws: Sequence[Noise]) -> float:
+def _reach(variance: float, laws: Sequence[Law]) -> float:
     """Return a distance (counts) beyond which a weighted sum of given noise has negligible mass."""
     widest = max(-float(law.quantile(MASS_LEFT_OUT)) for law in laws)
     return max(widest, 10 * sqrt(variance)) + 2 * sqrt(variance) + 1.0

@@ -26,8 +26,8 @@ from numpy.typing import ArrayLike
 
 from trueup.digits import rational
 from trueup.errors import SpecError
-from trueup.noise.law import Cost, Integers, Reals, Sensitivity, Tail, Words
-from trueup.noise.laws import BaseLaw, refuse_extreme_width
+from trueup.noise.law import Cost, Integers, Law, Reals, Sensitivity, Tail, Words
+from trueup.noise.laws import refuse_extreme_width
 from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
 from trueup.noise.laws.geometric import DiscreteLaplace
 from trueup.noise.losses import Losses
@@ -75,15 +75,15 @@ class OnLattice:
 
     def scaled(self, factor: Fraction) -> Self:
         """Raise an error, because the law's samplers are chosen for its own privacy cost."""
-        return BaseLaw.scaled(self, factor)  # type: ignore[arg-type]
+        return Law.scaled(self, factor)  # type: ignore[arg-type]
 
     def characteristic(self, t: Reals) -> Reals:
         """Raise an error, because the noise of one cell has a distribution that depends on the invariants."""
-        return BaseLaw.characteristic(self, t)  # type: ignore[arg-type]
+        return Law.characteristic(self, t)  # type: ignore[arg-type]
 
     def losses(self, change: int, cut: float) -> Losses:
         """Raise an error, because the privacy loss concerns a whole vector."""
-        return BaseLaw.losses(self, change, cut)  # type: ignore[arg-type]
+        return Law.losses(self, change, cut)  # type: ignore[arg-type]
 
     def tail(self, probability: float) -> Tail:
         """Return the count that no cell's noise exceeds with more than a given probability."""
@@ -215,7 +215,7 @@ class LatticeGaussian(OnLattice, DiscreteGaussian):
 
 
 @dataclass(frozen=True)
-class LatticeL2Laplace(OnLattice, BaseLaw):
+class LatticeL2Laplace(OnLattice, Law):
     """Noise with mass proportional to `exp(-epsilon ||v||_2)` on the lattice ((epsilon, delta)-privacy).
 
     The law itself is of pure epsilon. It is drawn in doubles, and the delta that follows from their rounding is part of its cost

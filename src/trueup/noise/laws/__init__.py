@@ -1,30 +1,21 @@
-"""Noise distributions, and the code that all of them share.
-
-One file: the base of all laws, and what laws on the integers and continuous ones have beside it.
-"""
+"""Bases of the laws on the integers, of the continuous ones, and of those with a squared scale."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import MISSING, fields
 from fractions import Fraction
-from inspect import signature
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from trueup.digits import rational
-from trueup.errors import DataError, PrivacyError, SpecError
-from trueup.noise.law import NO_LIMIT, Cost, Form, Integers, Reals, Sensitivity, Tail, Words
-from trueup.noise.losses import Losses
+from trueup.errors import PrivacyError, SpecError
+from trueup.noise.law import Cost, Form, Integers, Law, Reals, Sensitivity, Tail, Words
 
 MAX_SCALE = 2**28
 """Largest scale or standard deviation (counts). Beyond it sums of noisy counts could leave int64."""
 MIN_SCALE = Fraction(1, MAX_SCALE)
 """Smallest one. Below it noise is zero but with a probability that no double can hold."""
-MAX_TABLE_ENTRIES = 1 << 24
-"""Most entries of one table (counts)."""
 
 
 class Sampler(Protocol):
@@ -33,186 +24,7 @@ class Sampler(Protocol):
     def sample(self, size: int, words: Words) -> Integers: ...
 
 
-class BaseLaw:
-    """Base of the laws, which are frozen dataclasses with exact parameters as fields."""
-
-    name: ClassVar[str]
-    title: ClassVar[str]
-    discrete: ClassVar[bool]
-    exact: ClassVar[bool] = False
-    additive: ClassVar[bool] = True
-    joint: ClassVar[bool] = False
-    factors: ClassVar[bool] = True
-    same_records: ClassVar[bool] = False
-    numeric: ClassVar[bool] = True
-    attained: ClassVar[bool] = True
-
-    @property
-    def form(self) -> Form | None:
-        """Return the slope, curvature and reach of the log mass, or None if it has another form."""
-        return None
-
-    @property
-    def rate(self) -> float | None:
-        """Return the rate of a law with mass proportional to `exp(-rate |k|)`, or None for other laws."""
-        form = self.form
-        return form.slope if self.discrete and form and form == (form.slope, 0.0, np.inf) else None
-
-    def scaled(self, factor: Fraction) -> Self:
-        """Return the law of the same kind with `factor` times the privacy cost."""
-        raise SpecError(
-            f"the budget of the noise '{self.name}' cannot be planned",
-            needed="noise 'discrete-laplace' or 'discrete-gaussian'",
-        )
-
-    def characteristic(self, t: Reals) -> Reals:
-        """Return the mean of `cos(t noise)` at frequencies `t` (per count).
-
-        Raises
-        ------
-        SpecError
-            If the distribution is not known.
-        """
-        raise SpecError(
-            f"the characteristic function of the noise '{self.name}' is not known",
-            needed="noise for which it is known, such as 'discrete-laplace' or 'discrete-gaussian'",
-        )
-
-    def losses(self, change: int, cut: float) -> Losses:
-        """Return the distribution of the privacy loss of one count that changes by at most `change`.
-
-        Parameters
-        ----------
-        change
-            In whole counts, one or more.
-        cut
-            Probability of large losses that may count as infinite.
-        """
-        raise SpecError(
-            f"the distribution of privacy losses of the noise '{self.name}' is not known",
-            needed="noise for which it is known, such as 'discrete-laplace' or 'discrete-gaussian'",
-        )
-
-    def pmf(self, noise: ArrayLike) -> Reals:
-        """Return the mass (density for a continuous law) at `noise`."""
-        return np.exp(self.logpmf(noise))
-
-    def logpmf(self, noise: ArrayLike) -> Reals:
-        """Return the log mass (log density for a continuous law) at `noise`."""
-        raise NotImplementedError
-
-    def variance_at(self, true: ArrayLike) -> Reals:
-        """Return the variance of the published value (counts squared), which is that of the noise."""
-        return np.full(np.shape(true), float(self.variance))
-
-    @property
-    def variance(self) -> float:
-        """Return the variance of the noise of one count (counts squared)."""
-        raise NotImplementedError
-
-    @property
-    def support(self) -> tuple[float, float]:
-        """Return the smallest and largest possible draw (counts)."""
-        return -np.inf, np.inf
-
-    @property
-    def open_ended(self) -> bool:
-        """Return True if true counts beyond the tabulated ones are also possible."""
-        return bool(np.isinf(self.support[1]))
-
-    def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
-        """Return the log mass (log density) of published values given true counts (broadcast together)."""
-        return self.logpmf(np.subtract(published, true))
-
-    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and largest true count for each published value, or `NO_LIMIT`."""
-        least, most = self.support
-        low, high = np.ceil(np.subtract(published, most)), np.floor(np.subtract(published, least))
-        wide = float(NO_LIMIT)
-        return np.clip(low, -wide, wide).astype(np.int64), np.clip(high, -wide, wide).astype(np.int64)
-
-    def possible(self, published: ArrayLike) -> NDArray[np.bool_]:
-        """Return a mask of the values that may be published for some nonnegative true count."""
-        low, high = self.bounds(published)
-        return np.asarray((low <= high) & (high >= 0))
-
-    def kinds(self, published: ArrayLike) -> Reals:
-        """Return one number per published value; the likelihoods of equal numbers differ only by a shift."""
-        values = np.asarray(published, np.float64)
-        return values - np.floor(values)
-
-    def table(self, published: float, depth: float) -> tuple[int, Reals]:
-        """Return a published value's likelihood of true counts: the first count, and the log masses.
-
-        It reaches `depth` nats below the peak.
-
-        Raises
-        ------
-        DataError
-            If the noise is so wide that the table would not fit.
-        """
-        reach, most = 1, self.support[1]
-        peak = float(self.logpmf(0))
-        while reach < most and peak - float(self.logpmf(reach)) < depth:
-            reach *= 2
-            if reach > MAX_TABLE_ENTRIES:
-                raise DataError(
-                    f"the noise of law '{self.name}' is spread over more than {MAX_TABLE_ENTRIES:,} counts",
-                    needed="noise that is less spread, which takes a larger budget",
-                )
-        low = reach // 2
-        while reach - low > 1:
-            middle = (low + reach) // 2
-            low, reach = (middle, reach) if peak - float(self.logpmf(middle)) < depth else (low, middle)
-        whole = int(np.floor(published))
-        reach = int(min(reach, most)) + (published > whole)
-        return whole - reach, np.asarray(self.logpmf(published - whole - np.arange(-reach, reach + 1)))
-
-    def says(self, published: float) -> str:
-        """Return words for what a published value says about the true count."""
-        low, high = (int(end) for end in self.bounds(published))
-        if low == high:
-            return f"published as {published}" + (f" (exactly {low})" if low != published else "")
-        return f"published as {published} (from {low} to {high})"
-
-    @classmethod
-    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity, **options: Any) -> Self:
-        """Return the law with the loss `amount` on a count vector of the given sensitivity."""
-        raise NotImplementedError
-
-    @classmethod
-    def budgeted(cls, amount: Fraction, sensitivity: Sensitivity, options: Mapping[str, Any]) -> Self:
-        """Return the law for a budget and further parameters, as a spec gives them."""
-        known = list(signature(cls.for_budget).parameters)[2:]
-        if unknown := [str(name) for name in options if name not in known]:
-            raise SpecError(
-                f"law {cls.name!r} has no option {unknown[0]!r}",
-                needed=f"one of the options {', '.join(known)}" if known else "no options",
-            )
-        return cls.for_budget(amount, sensitivity, **options)
-
-    def parameters(self) -> dict[str, str]:
-        """Return the exact parameters as strings, for manifests."""
-        return {name: str(getattr(self, name)) for name in _parameter_names(type(self))}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """Return the law with the parameters that `parameters()` wrote as strings."""
-        # What noise was drawn with is never filled in; of others' laws a default may be left out.
-        least = {f.name for f in fields(cls) if cls.additive or f.default is MISSING}  # pyright: ignore[reportArgumentType]
-        if not least <= set(parameters) <= set(_parameter_names(cls)):
-            raise SpecError(
-                f"law {cls.name!r} is given the parameters {', '.join(map(repr, parameters)) or 'none'}",
-                needed=f"the parameters {', '.join(map(repr, _parameter_names(cls))) or 'none'}",
-            )
-        return cls(**parameters)
-
-
-def _parameter_names(law: Any) -> list[str]:
-    return [field.name for field in fields(law)]
-
-
-class ContinuousLaw(BaseLaw):
+class ContinuousLaw(Law):
     """Base of the continuous laws, which serve to analyse published data and never draw noise."""
 
     discrete: ClassVar[bool] = False
@@ -220,14 +32,6 @@ class ContinuousLaw(BaseLaw):
     def sf(self, noise: ArrayLike) -> Reals:
         """Return the probability that a draw exceeds `noise`, accurate in the upper tail."""
         return self.cdf(np.negative(noise))
-
-    def cdf(self, noise: ArrayLike) -> Reals:
-        """Return the probability that a draw is at most `noise`."""
-        raise NotImplementedError
-
-    def quantile(self, probability: ArrayLike) -> Reals:
-        """Return the value `x` with `P(X <= x) = probability`."""
-        raise NotImplementedError
 
     def tail(self, probability: float) -> Tail:
         """Return the whole count that the noise of one count exceeds with at most a given probability."""
@@ -249,7 +53,7 @@ class ContinuousLaw(BaseLaw):
         )
 
 
-class IntegerLaw(BaseLaw):
+class IntegerLaw(Law):
     """Base of the laws on the integers.
 
     A law states three functions of integers `k < 0` as float arrays: the log mass (of any `k`), the lower

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import PrivacyError, SpecError
-from trueup.noise.law import Form, Integers, Reals, Sensitivity, Tail, Words
-from trueup.noise.laws import BaseLaw
+from trueup.noise.law import Form, Integers, Law, Reals, Sensitivity, Tail, Words
 from trueup.registry import Registry
 
 MAX_PARAMETER = 10_000
@@ -45,7 +44,7 @@ def whole_number(value: object, what: str, least: int, most: int = MAX_PARAMETER
     return int(text)
 
 
-class Perturbation(BaseLaw):
+class Perturbation(Law):
     """A law p(y | x) of a published value y given the true count x, without a privacy guarantee.
 
     A law is a frozen dataclass; its fields are its parameters.

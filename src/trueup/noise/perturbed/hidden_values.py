@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trueup.errors import SpecError
-from trueup.noise.law import Integers, Reals
-from trueup.noise.laws import MAX_TABLE_ENTRIES
+from trueup.noise.law import MAX_TABLE_ENTRIES, Integers, Reals
 from trueup.noise.perturbed import ByChange, OneValue
 from trueup.noise.perturbed.after_noise import AfterNoise
 from trueup.noise.perturbed.composed import NOISE_DEPTH_NATS, LawOfShown
