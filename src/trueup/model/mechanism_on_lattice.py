@@ -197,7 +197,7 @@ def plan_adding_up(
         *(f"Drawn: {line}." for line in bound.explain()),
     )
     return {
-        level: LatticePlan(law.placed(bound, first), told if first == 0 else ())
+        level: LatticePlan(law.over(lattice, bound=bound, first=first), told if first == 0 else ())
         for level, law, first in zip(levels, laws, firsts)
     }
 
@@ -268,7 +268,7 @@ def bind_within(
         slowest=slowest,
         known=False,
     )
-    return law.inside(noise, table)
+    return law.over(noise, bound=noise, public=table)
 
 
 def _rules(constraints: Constraints, margin: Margin) -> Region:

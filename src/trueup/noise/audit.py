@@ -93,13 +93,9 @@ def _tables(law: Any) -> Iterator[tuple[Inversion, Cdf]]:
 def _digits(sampler: TwoSidedGeometric) -> Iterator[tuple[Inversion, Cdf]]:
     rate, shift = _decimal(sampler.epsilon), 0
     for table, bits in zip(sampler.low, sampler.low_bits):
-        yield table, _low_digit(rate * 2**shift, 1 << bits)
+        yield table, _running([(-rate * 2**shift * digit).exp() for digit in range(1 << bits)], 0)
         shift += bits
     yield sampler.first, _first_digit(rate, 1 << shift)
-
-
-def _low_digit(rate: Decimal, base: int) -> Cdf:
-    return _running([(-rate * digit).exp() for digit in range(base)], 0)
 
 
 def _first_digit(rate: Decimal, base: int) -> Cdf:

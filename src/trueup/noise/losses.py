@@ -10,9 +10,11 @@ All distributions here are on lattices: losses `least + k spacing`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +60,18 @@ class Losses:
         """Return a bound on the relative rounding error of each mass."""
         finite = self.log_mass[np.isfinite(self.log_mass)]
         return ROUNDING * (64 + 16 * float(np.abs(finite).max(initial=0.0)))
+
+
+def power(base: NDArray[Any], number: int, times: Callable[..., NDArray[Any]]) -> NDArray[Any]:
+    """Return a distribution combined with itself `number` times, by repeated squaring."""
+    whole = None
+    while True:
+        if number & 1:
+            whole = base if whole is None else times(whole, base)
+        number >>= 1
+        if not number:
+            return whole if whole is not None else base
+        base = times(base, base)
 
 
 def pure_losses(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Losses:

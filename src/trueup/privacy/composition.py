@@ -39,13 +39,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from math import ceil, exp, fsum, inf, log, log2, nextafter, pi
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.noise.law import Reals
-from trueup.noise.losses import ROUNDING, Losses
+from trueup.noise.losses import ROUNDING, Losses, power
 
 LEAST_POINTS, MOST_POINTS, POINTS_A_ROOT = 1 << 18, 1 << 21, 30_000
 """Points of the grid; how many for the square root of every step."""
@@ -232,18 +231,6 @@ class LossMasses:
 def rounded_up(amount: float) -> float:
     """Return an amount plus a bound on its rounding error."""
     return amount * (1 + 1e-12)
-
-
-def power(base: NDArray[Any], number: int, times: Callable[..., NDArray[Any]]) -> NDArray[Any]:
-    """Return a distribution combined with itself `number` times, by repeated squaring."""
-    whole = None
-    while True:
-        if number & 1:
-            whole = base if whole is None else times(whole, base)
-        number >>= 1
-        if not number:
-            return whole if whole is not None else base
-        base = times(base, base)
 
 
 MAX_DIRECT_LOSSES, SHORT = 1 << 20, 1 << 12

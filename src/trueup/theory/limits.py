@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from trueup.errors import SpecError
 from trueup.kernel.lattice import algebra
 from trueup.noise.law import Law, Reals
+from trueup.noise.losses import power
 from trueup.theory.marginal import MarginalError, projected_error
 
 MAX_CONVOLVED_RADIUS = 2**14
@@ -170,16 +171,9 @@ def convolved_norm_probability(law: Law, n: int, radius: int) -> float:
     from scipy.signal import fftconvolve
 
     convolve = np.convolve if radius <= 512 else lambda x, y: np.maximum(fftconvolve(x, y), 0.0)
-    power = np.exp(law.logpmf(np.arange(radius + 1)))
-    power[1:] *= 2
-    total = None
-    while n:
-        if n & 1:
-            total = power if total is None else convolve(total, power)[: radius + 1]
-        n >>= 1
-        if n:
-            power = convolve(power, power)[: radius + 1]
-    return float(min(1.0, total.sum())) if total is not None else 1.0
+    masses = np.exp(law.logpmf(np.arange(radius + 1)))
+    masses[1:] *= 2
+    return float(min(1.0, power(masses, n, lambda x, y: convolve(x, y)[: radius + 1]).sum()))
 
 
 POINTS = 20_001

@@ -88,15 +88,12 @@ class Coins(NamedTuple):
     Attributes
     ----------
     floors
-        `(t, w)`; coin 0 always succeeds.
-    fades
-        True if coins from `w` on have probabilities below 2^-bits; else each of those coins is decided anew.
+        `(t, w)`; coin 0 always succeeds, and coins from `w` on have probabilities below 2^-bits.
     family, shift
         The same as in `Steps`.
     """
 
     floors: NDArray[np.uint64]
-    fades: bool
     family: int
     shift: int
 
@@ -206,8 +203,7 @@ def coin(tape, notes, state, coins, row, k):
     if k == 0:
         return True
     u = word(tape, state) >> np.uint64(coins.shift)
-    inside = k < coins.floors.shape[1]
-    floor = coins.floors[row, k] if inside else np.uint64(0)
-    if u == floor or not (inside or coins.fades):
+    floor = coins.floors[row, k] if k < coins.floors.shape[1] else np.uint64(0)
+    if u == floor:
         return noted(notes, state, coins.family, row, k) == 1
     return u < floor

@@ -42,21 +42,18 @@ class OnLattice:
     lattice: Any = None
     bound: Any = None
 
-    def over(self, lattice) -> Self:
-        """Return this law bound to a lattice without samplers, for analysing noise that was drawn."""
+    def over(self, lattice, **held) -> Self:
+        """Return this law bound to a lattice; without samplers (`bound`) it serves to analyse noise that was drawn."""
         copy = object.__new__(type(self))
-        copy.__dict__.update(self.__dict__)
+        copy.__dict__.update(self.__dict__ | {"lattice": lattice} | held)
         copy.__dict__.pop("smallest_change", None)  # of the lattice before
-        object.__setattr__(copy, "lattice", lattice)
         return copy
 
     def on(self, lattice, **options) -> Self:
         """Return this law bound to a lattice, with chosen samplers."""
         from trueup.noise.lattice.draw import choose_sampler
 
-        copy = self.over(lattice)
-        object.__setattr__(copy, "bound", choose_sampler(self, lattice, **options))
-        return copy
+        return self.over(lattice, bound=choose_sampler(self, lattice, **options))
 
     def as_asked(self, lattice, options: Mapping[str, Any]) -> Self:
         """Return this law bound to a lattice, with samplers chosen by the options of a spec."""

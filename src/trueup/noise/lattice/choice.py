@@ -197,11 +197,10 @@ class BoundSampler:
         alike: dict[tuple[str, str], list[Choice]] = {}
         for _, choice in self.pieces:
             alike.setdefault((choice.sampler, choice.arithmetic), []).append(choice)
-        return [f"{len(found)} x {max(found, key=_sampler_seconds).sentence()}" for found in alike.values()]
-
-
-def _sampler_seconds(choice: Choice) -> float:
-    return choice.seconds
+        return [
+            f"{len(found)} x {max(found, key=lambda choice: choice.seconds).sentence()}"
+            for found in alike.values()
+        ]
 
 
 def nothing_drawn(*_) -> Any:

@@ -21,14 +21,13 @@ are proved, and how it is drawn, is said in `trueup.arrays.within`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from trueup.errors import SpecError
 from trueup.noise.lattice import OnLattice
-from trueup.noise.lattice.choice import BoundSampler
 from trueup.noise.law import Form, Integers, Reals, Tail, Words
 from trueup.noise.laws.geometric import DiscreteLaplace
 
@@ -52,13 +51,6 @@ class AddUpLaplace(OnLattice, DiscreteLaplace):
     title: ClassVar[str] = "Discrete Laplace given that a total and its parts add up, pure epsilon"
     first = 0
     """Position of the first count of this level among those of the query."""
-
-    def placed(self, bound: BoundSampler, first: int) -> Self:
-        """Return the law of one level of a query, with the sampler that all levels share."""
-        copy = self.over(bound.lattice)
-        object.__setattr__(copy, "bound", bound)
-        object.__setattr__(copy, "first", first)
-        return copy
 
     def tail(self, probability: float) -> Tail:
         """Return the count that the noise of one count exceeds with at most the given probability."""
@@ -90,15 +82,8 @@ class WithinLaplace(OnLattice, DiscreteLaplace):
     name: ClassVar[str] = "within-laplace"
     title: ClassVar[str] = "Discrete Laplace within known bounds, sums and rules, pure epsilon"
 
-    public = None
+    public: Any = None
     """A public table of the set."""
-
-    def inside(self, noise: Any, public: Integers) -> Self:
-        """Return this law bound to a feasible set, with a public table in the set."""
-        copy = self.over(noise)
-        object.__setattr__(copy, "bound", noise)
-        object.__setattr__(copy, "public", public)
-        return copy
 
     @property
     def factors(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

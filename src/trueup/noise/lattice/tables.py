@@ -45,28 +45,22 @@ class Decisions:
         tables = [(law.support.start, law.thresholds) for law in inversions]
         return Steps.of(len(self._families) - 1, tables, self.bits)
 
-    def coins(
-        self, chances: Sequence[Chance], *, count: int = 0, peaks: Sequence[int] | None = None
-    ) -> Coins:
-        """Return tables of families of coins: `count` coins each, or until probabilities are below `2^-bits`.
+    def coins(self, chances: Sequence[Chance], *, peaks: Sequence[int] | None = None) -> Coins:
+        """Return tables of families of coins, until probabilities are below `2^-bits`.
 
-        Chances that fade fall from coin 0 on, or from the coins `peaks` on.
+        Chances fall from coin 0 on, or from the coins `peaks` on.
         """
         self._families.append(list(chances))
-        rows = [
-            self._floors(chance, count, peak) for chance, peak in zip(chances, peaks or [0] * len(chances))
-        ]
-        width, fades = max(map(len, rows)), not count
-        stack = np.array([np.pad(row[:width], (0, max(0, width - len(row)))) for row in rows])
-        return Coins(stack, fades, len(self._families) - 1, 64 - self.bits)
+        rows = [self._floors(chance, peak) for chance, peak in zip(chances, peaks or [0] * len(chances))]
+        width = max(map(len, rows))
+        stack = np.array([np.pad(row, (0, width - len(row))) for row in rows])
+        return Coins(stack, len(self._families) - 1, 64 - self.bits)
 
-    def _floors(self, chance: Chance, count: int, peak: int) -> np.ndarray:
+    def _floors(self, chance: Chance, peak: int) -> np.ndarray:
         floors = [0]
-        while len(floors) < count or not count:
+        while len(floors) <= peak + 1 or floors[-1] > 0:
             k = len(floors)
             floors.append(decided(lambda bits, k=k: chance(k, bits).floor(self.bits), self.bits + 64))
-            if not count and k > peak and floors[-1] == 0:
-                break
         return np.array(floors, dtype=np.uint64)
 
     def settle(self, family: int, row: int, k: int, word: int, words: Words) -> int:

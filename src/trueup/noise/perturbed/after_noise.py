@@ -138,12 +138,9 @@ class AfterNoise(LawOfShown):
         if not self.law.discrete:
             return self.law.cdf(last + self.base / 2 - x)
         y = np.full(x.shape, last)
-        above = range(1, self.base)
-        more = (self._goes(y, d) * self.law.pmf(last + d - x) for d in above if self._may_fall(d))
+        above = range(1, self.base if self.ties == AT_RANDOM else self.base // 2 + 1)  # those that may fall
+        more = (self._goes(y, d) * self.law.pmf(last + d - x) for d in above)
         return np.asarray(sum(more, self.law.cdf(last - x)))
-
-    def _may_fall(self, d: int) -> bool:
-        return self.ties == AT_RANDOM or 2 * d <= self.base
 
     def within(self, low: float, high: float, true: ArrayLike) -> Reals:
         """Return, for each true count, the probability that a number from `low` to `high` is published."""
