@@ -15,7 +15,7 @@ def forge(ledger, ready, final, manifest="0" * 64):
     """Append a commit that names any folder, as whoever may write the ledger can; return its reservation."""
     reservation = begin(ledger, "1/100")
     fields = {"reservation": reservation.name, "ready": str(ready), "final": str(final)}
-    with ledger._stored.writing() as locked:
+    with ledger.writing() as locked:
         locked.append("commit", {**fields, "manifest": manifest, "measurements": None})
     return reservation
 
@@ -45,7 +45,7 @@ def test_a_folder_of_the_right_name_without_the_committed_manifest_is_left(tmp_p
     reservation = forge(ledger, tmp_path / "later", tmp_path / "out")
     named = tmp_path / f".out.ready-{reservation.name}"
     private.rename(named)
-    with ledger._stored.writing() as locked:
+    with ledger.writing() as locked:
         commit = locked.state.commits[reservation.name]
         object.__setattr__(commit, "ready", str(named))
     assert ledger.recover() == []

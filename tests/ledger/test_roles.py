@@ -56,9 +56,9 @@ def test_a_role_that_may_draw_declares_nothing_and_speaks_for_nobody_else(roles)
         with pytest.raises(LedgerError, match=r"may draw and not declare|own name alone"):
             attempt()
         assert keeper.state().number == before, what
-    with pytest.raises(LedgerError, match="another analyst"), ledger._stored.writing() as locked:
+    with pytest.raises(LedgerError, match="another analyst"), ledger.writing() as locked:
         locked.append("return", {"reservation": theirs.name})
-    with pytest.raises(LedgerError), ledger._stored.writing() as locked:
+    with pytest.raises(LedgerError), ledger.writing() as locked:
         locked.append("data", {"dataset": "survey", "data": "x"})
     assert keeper.state().number == before
     ledger.recover()  # which leaves what is another's

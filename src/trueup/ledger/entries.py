@@ -12,12 +12,10 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from trueup.errors import BudgetError, LedgerError
 
@@ -151,31 +149,6 @@ class Transaction:
         values = ", ".join([self._mark] * 3)
         command = f"INSERT INTO trueup_ledger (number, body, hash) VALUES ({values})"
         self._connection.execute(command, (entry.number, entry.body, entry.hash))
-
-
-class Store(Protocol):
-    """A database that stores the entries of ledgers."""
-
-    @property
-    def keeper(self) -> Path | None:
-        """Return the default folder of the keeper; None if one must be named."""
-        ...
-
-    def create(self) -> None:
-        """Create the table of entries unless it exists."""
-        ...
-
-    def exists(self) -> bool:
-        """Return True if the table of entries exists."""
-        ...
-
-    def grant(self, analyst: str) -> None:
-        """Allow an analyst to draw but not to declare; raise BudgetError if the store cannot distinguish users."""
-        ...
-
-    def transaction(self, *, writing: bool) -> AbstractContextManager[Transaction]:
-        """Open a transaction as a context manager; a writing transaction excludes other writers."""
-        ...
 
 
 def unusable(where: str, said: object) -> LedgerError:

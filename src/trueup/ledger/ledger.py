@@ -24,17 +24,17 @@ from trueup.errors import BudgetError
 from trueup.files.target import is_claimed
 from trueup.ledger import reservation as reservations
 from trueup.ledger.admission import account_terms, admit, agree
-from trueup.ledger.entries import Entry, Store, this_time
+from trueup.ledger.entries import Entry, this_time
 from trueup.ledger.keeper import Keeper
 from trueup.ledger.request import Request, Terms, check_request, read_name, write_request
 from trueup.ledger.reservation import Reservation
 from trueup.ledger.state import CapsGiven, State, new_caps, read_caps
-from trueup.ledger.store import store_at
+from trueup.ledger.store import Store, store_at
 from trueup.ledger.stored import StoredLedger
 from trueup.ledger.totals import Commit
 
 
-class Ledger:
+class Ledger(StoredLedger):
     """An append-only record of what was spent, durable and safe under concurrent use.
 
     Examples
@@ -54,10 +54,6 @@ class Ledger:
     >>> ledger.reserve(request).name == first.name
     False
     """
-
-    def __init__(self, store: Store, keeper: Keeper | None = None) -> None:
-        self._store, self.keeper = store, keeper
-        self._stored = StoredLedger(store, keeper)
 
     @classmethod
     def open(cls, url: str, keeper: Path | None = None) -> Ledger:
@@ -107,7 +103,7 @@ class Ledger:
         store = store_at(url)
         store.create()
         ledger = cls(store, Keeper.make(folder) if (folder := keeper or store.keeper) else None)
-        with ledger._stored.writing() as locked:
+        with ledger.writing() as locked:
             if not locked.state.number:
                 locked.append("open", {"format": 2, "ledger": uuid.uuid4().hex})
         return ledger
@@ -146,7 +142,7 @@ class Ledger:
         name = read_name(dataset, "the dataset")
         wanted = {None: read_caps(caps)}
         wanted |= {read_name(a, "the analyst"): read_caps(c) for a, c in (analysts or {}).items()}
-        with self._stored.writing() as locked:
+        with self.writing() as locked:
             if new_terms := agree(locked.state, name, terms):
                 locked.append("account", {"dataset": name, **new_terms.plain()})
             for analyst, given in wanted.items():
@@ -168,7 +164,7 @@ class Ledger:
                 needed="a dataframe, a file or a folder of files",
                 remedy="give --data FILE",
             )
-        with self._stored.writing() as locked:
+        with self.writing() as locked:
             account_terms(locked.state, read_name(dataset, "the dataset"))
             if found not in locked.state.shown[dataset].data:
                 locked.append("data", {"dataset": dataset, "data": found})
@@ -181,7 +177,7 @@ class Ledger:
                 needed="a folder for the secret key, which only its owner can read",
                 remedy="give its path in the variable TRUEUP_KEEPER",
             )
-        with self._stored.writing() as locked:
+        with self.writing() as locked:
             self.keeper.sign(locked.state.number + 1)
 
     def grant(self, analyst: str) -> None:
@@ -222,18 +218,18 @@ class Ledger:
             cannot be written (a full disk, a read-only file, a broken chain).
         """
         check_request(request)
-        with self._stored.writing() as locked:
+        with self.writing() as locked:
             if name in locked.state.reserved and name not in locked.state.returned:
                 return self._standing(locked.state, name, request)
             if done := self._bound(locked.state, request):
-                return Reservation(self._stored, done.reservation, done.stamp, done)
+                return Reservation(self, done.reservation, done.stamp, done)
             admit(locked.state, request, this_time())
             name = name or uuid.uuid4().hex
             entry = locked.append(
                 "reserve", {"reservation": name, "host": this_host(), **write_request(request)}
             )
             stamp = locked.state.stamp(entry)
-        return Reservation(self._stored, name, stamp)
+        return Reservation(self, name, stamp)
 
     def _standing(self, state: State, name: str, request: Request) -> Reservation:
         """Return the reservation that a run made before it was interrupted; refuse another release."""
@@ -244,7 +240,7 @@ class Ledger:
                 needed="the spec, dataset and analyst with which the run began",
                 remedy="give them as before, or start a new run",
             )
-        return Reservation(self._stored, name, state.stamp(entry), state.commits.get(name))
+        return Reservation(self, name, state.stamp(entry), state.commits.get(name))
 
     def _bound(self, state: State, request: Request) -> Commit | None:
         """Return the release committed under a request's key, and refuse a key of another release."""
@@ -260,20 +256,6 @@ class Ledger:
                     remedy="use a new key for a new release",
                 )
         return state.finished(request.key)
-
-    def state(self) -> State:
-        """Return the sum of all entries, after checks of the chain and the caps.
-
-        Raises
-        ------
-        BudgetError
-            If an entry was altered, or the ledger cannot be read.
-        """
-        return self._stored.state()
-
-    def entries(self) -> list[Entry]:
-        """Return all entries, without checks."""
-        return self._stored.entries()
 
     def finished(self, request: Request) -> Commit | None:
         """Return the release that was committed under a request's key, if any."""
@@ -294,7 +276,7 @@ class Ledger:
         for name in [name for name in state.reserved if state.is_open(name)]:
             if _ended(*state.reserved[name]):
                 with suppress(BudgetError):  # another analyst's, on a server that tells them apart
-                    Reservation(self._stored, name, {}).give_back()
+                    Reservation(self, name, {}).give_back()
         return [
             commit
             for commit in state.commits.values()

@@ -115,20 +115,19 @@ def write_request(request: Request) -> dict[str, Any]:
     plain = {name: getattr(request, name) for name in _PLAIN}
     return plain | {
         "loss": {name: str(getattr(request.loss, name)) for name in AMOUNTS},
-        "invariants": [asdict(question) for question in request.invariants],
-        "questions": [asdict(question) for question in request.questions],
+        "invariants": write_questions(request.invariants),
+        "questions": write_questions(request.questions),
     }
 
 
 def read_request(given: Mapping[str, Any]) -> Request:
     """Read a request from the fields of an entry."""
     plain = {name: given[name] for name in _PLAIN}
-    loss = {name: Fraction(given["loss"][name]) for name in AMOUNTS}
     return Request(
         **plain,
-        loss=Loss(epsilon=loss["epsilon"], rho=loss["rho"], converted=loss["converted"], delta=loss["delta"]),
-        invariants=tuple(Question(**q) for q in given["invariants"]),
-        questions=tuple(Question(**q) for q in given["questions"]),
+        loss=Loss(**{name: Fraction(given["loss"][name]) for name in AMOUNTS}),
+        invariants=read_questions(given["invariants"]),
+        questions=read_questions(given["questions"]),
     )
 
 

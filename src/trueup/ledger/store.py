@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trueup.errors import BudgetError
-from trueup.ledger.entries import WAIT_SECONDS, Store, Transaction, unusable
+from trueup.ledger.entries import WAIT_SECONDS, Transaction, unusable
 
 
 def store_at(url: str) -> Store:
@@ -229,6 +229,10 @@ class PostgresStore:
                 yield connection
         except self._psycopg.Error as error:
             raise unusable("the database at the given URL", _said(error)) from None
+
+
+Store = SqliteStore | PostgresStore
+"""A database that stores the entries of ledgers, in transactions that are whole or not at all."""
 
 
 def _said(error: Exception) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 
 from trueup.errors import BudgetError
 from trueup.files.target import remove_unheld
-from trueup.ledger.entries import Entry, Store, Transaction, broken, is_signed, link, this_time
+from trueup.ledger.entries import Entry, Transaction, broken, is_signed, link, this_time
 from trueup.ledger.keeper import Keeper
 from trueup.ledger.state import State
+from trueup.ledger.store import Store
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -115,8 +115,7 @@ class Cut:
 
     def plain(self) -> dict[str, Any]:
         """Return the cut as JSON values."""
-        layers = [{"top": s.top, "bottom": s.bottom, "edges": list(s.edges)} for s in self.layers]
-        return {"layers": layers, "leaves": [list(edges) for edges in self.leaves]}
+        return asdict(self)
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> Cut:

@@ -138,7 +138,8 @@ def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: Log) -> Non
         source, rows = stack.enter_context(_grouped(folder, data, executor))
         if join is not None:  # of two tables a half each links and counts
             memory //= 2
-            spill = stack.enter_context(_spilling(folder))
+            spill = stack.enter_context(_cleared(folder.confidential / "linking"))
+            spill.mkdir(mode=0o700)  # for data that do not fit in memory
             linking = linked_records(
                 folder.spec, data, limit, spill=spill, memory=f"{memory}MB", threads=threads
             )
@@ -166,11 +167,9 @@ def _memory(folder: RunFolder, executor: Executor) -> int:
 
 
 @contextmanager
-def _spilling(folder: RunFolder) -> Iterator[Path]:
-    """Yield a folder for data that do not fit in memory while two tables are linked; remove it afterwards."""
-    target = folder.confidential / "linking"
+def _cleared(target: Path) -> Iterator[Path]:
+    """Yield the path of a folder after removing it; remove it again afterwards."""
     shutil.rmtree(target, ignore_errors=True)  # of an attempt that was killed
-    target.mkdir(mode=0o700)
     try:
         yield target
     finally:
@@ -180,17 +179,13 @@ def _spilling(folder: RunFolder) -> Iterator[Path]:
 @contextmanager
 def _grouped(folder: RunFolder, data: Any, executor: Executor) -> Iterator[tuple[Any, str | None]]:
     """Yield a table of records with equal rows counted by the engine, if it can do so; otherwise the data."""
-    target = folder.confidential / "grouped"
-    shutil.rmtree(target, ignore_errors=True)  # of an attempt that was killed
     columns = [*row_columns(Reading.of(folder.spec)), *filter(None, [folder.spec.privacy.id])]
-    try:
+    with _cleared(folder.confidential / "grouped") as target:
         table = folder.spec.table
         if table.kind == "records" and table.join is None and executor.grouped(data, columns, COUNT, target):
             yield target, COUNT
         else:
             yield data, None
-    finally:
-        shutil.rmtree(target, ignore_errors=True)
 
 
 def refuse_changes(

@@ -147,16 +147,14 @@ class ByParts:
 
     def begin(self, reservation: Reservation | None) -> None:
         """Record that drawing begins; refuse a folder that is an older copy of the run."""
+        older = ""
         if reservation and reservation.drawn and not self.folder.draws.begun:
+            older = "noise was drawn for this run, but the run's folder is an older copy without it"
+        elif reservation and reservation.sealed and not self.folder.draws.is_sealed:
+            older = "all measurements of this run were drawn, but the run's folder has no record of them"
+        if older:
             raise BudgetError(
-                "the ledger records that noise was drawn for this run, but the run's folder is an older copy without it",
-                needed="the latest copy of the run's folder; the budget does not cover a second draw",
-                remedy=f"restore that copy, or remove '{self.folder.path}' and begin a new run with its own charge",
-            )
-        if reservation and reservation.sealed and not self.folder.draws.is_sealed:
-            raise BudgetError(
-                "the ledger records that all measurements of this run were drawn, but the run's folder has no record "
-                "of them",
+                f"the ledger records that {older}",
                 needed="the latest copy of the run's folder; the budget does not cover a second draw",
                 remedy=f"restore that copy, or remove '{self.folder.path}' and begin a new run with its own charge",
             )

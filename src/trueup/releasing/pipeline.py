@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings
 
 from trueup import reporting
@@ -45,29 +45,9 @@ if TYPE_CHECKING:
     from trueup.io.bundle.read import StoredRelease
     from trueup.ledger.account import Account
     from trueup.ledger.reservation import Reservation
+    from trueup.releasing.parts import ByParts
     from trueup.releasing.run_folder import RunFolder
     from trueup.run import Executor
-
-
-class Run(Protocol):
-    """A run in one part or many, which provides every stage of a release."""
-
-    @property
-    def log(self) -> Log: ...
-    @property
-    def out(self) -> Path: ...
-    @property
-    def spec(self) -> Spec: ...
-    @property
-    def spent(self) -> str: ...
-    def held(self) -> Any: ...
-    def published(self, account: Account | None) -> Release | Measurements | None: ...
-    def reserve(self, account: Account | None) -> Reservation | None: ...
-    def read(self) -> None: ...
-    def begin(self, reservation: Reservation | None) -> None: ...
-    def measure(self, target: Path) -> str: ...
-    def settle(self, target: Path) -> tuple[Release | Measurements, Any]: ...
-    def finish(self) -> Release | Measurements | None: ...
 
 
 @takes_records
@@ -278,7 +258,7 @@ def _make_ready(problem: Problem, method: Method | None, log: Log) -> None:
             warm(problem.spec, problem.headers, method)
 
 
-def _carried_out(run: Run, account: Account | None) -> Release | Measurements:
+def _carried_out(run: Whole | ByParts, account: Account | None) -> Release | Measurements:
     with run.held(), claimed(run.out):
         if (done := run.published(account)) is None:
             with staged(run.out) as target:
@@ -286,7 +266,7 @@ def _carried_out(run: Run, account: Account | None) -> Release | Measurements:
         return run.finish() or done
 
 
-def _all_stages(run: Run, account: Account | None, target: Path) -> Release | Measurements:
+def _all_stages(run: Whole | ByParts, account: Account | None, target: Path) -> Release | Measurements:
     reservation = run.reserve(account)
     # A reader's warning quotes what it reads, as openpyxl's do, and tells of the rows whatever it says.
     with reservation.returning() if reservation else nullcontext(), catch_warnings(action="ignore"):
@@ -299,7 +279,9 @@ def _all_stages(run: Run, account: Account | None, target: Path) -> Release | Me
         return _draw_and_complete(run, reservation, target)
 
 
-def _draw_and_complete(run: Run, reservation: Reservation | None, target: Path) -> Release | Measurements:
+def _draw_and_complete(
+    run: Whole | ByParts, reservation: Reservation | None, target: Path
+) -> Release | Measurements:
     """Draw the noise, and complete the release or the bundle of measurements."""
     seal = run.measure(target)
     if reservation:
