@@ -72,7 +72,7 @@ def epsilon_of(rho: Number, delta: Number) -> Fraction:
     excess = _minimise(bound)
     alpha = 1 + excess
     exact = alpha * rho + _log_up(excess / alpha) + _log_up(1 / (alpha * delta)) / excess
-    return max(_round_up(exact), Fraction(0))
+    return max(Fraction(_UPWARD.plus(_decimal_up(exact))), Fraction(0))
 
 
 def delta_of(rho: Number, epsilon: Number) -> Fraction:
@@ -108,7 +108,8 @@ def delta_of(rho: Number, epsilon: Number) -> Fraction:
     excess = _minimise(bound)
     alpha = 1 + excess
     log = excess * (alpha * rho - epsilon + _log_up(excess / alpha)) + _log_up(1 / alpha)
-    return min(_exp_up(max(min(log, Fraction(0)), _SMALLEST_LOG)), Fraction(1))
+    exponent = _decimal_up(max(min(log, Fraction(0)), _SMALLEST_LOG))
+    return min(Fraction(_UPWARD.plus(_UP.next_plus(_UP.exp(exponent)))), Fraction(1))
 
 
 def rho_of(epsilon: Number, delta: Number = 0) -> Fraction:
@@ -174,14 +175,6 @@ def _float(value: Fraction) -> float:
 
 def _log_up(value: Fraction) -> Fraction:
     return Fraction(_UP.next_plus(_UP.ln(_decimal_up(value))))
-
-
-def _exp_up(value: Fraction) -> Fraction:
-    return Fraction(_UPWARD.plus(_UP.next_plus(_UP.exp(_decimal_up(value)))))
-
-
-def _round_up(value: Fraction) -> Fraction:
-    return Fraction(_UPWARD.plus(_decimal_up(value)))
 
 
 def _decimal_up(value: Fraction) -> Decimal:

@@ -5,6 +5,7 @@ The factor `exp(-rate)` is a whole number of units of 2^-32, so that weights are
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from math import exp, floor, log
 
 import numpy as np
@@ -29,15 +30,11 @@ def rate_of(factor: int) -> float:
 
 def draw_position(running: list[int], words: Words) -> int:
     """Draw a position with probability proportional to integer weights, given as running sums."""
-    total, low = running[-1], 0
+    total = running[-1]
     size = (total.bit_length() + 7) // 8
     while (number := int.from_bytes(words(size), "little") >> (8 * size - total.bit_length())) >= total:
         pass
-    high = len(running) - 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if number < running[middle] else (middle + 1, high)
-    return low
+    return bisect_right(running, number)
 
 
 def draw_numbers_below(size: int, count: int, words: Words) -> Integers:

@@ -217,7 +217,8 @@ def joint_picture(
     None if the release publishes nothing exactly, or units are not what is counted.
     """
     constraints = build_constraints(spec, cells)
-    if not constraints.invariants or not _counts_units(spec):
+    counts_units = spec.privacy.unit == spec.table.counts and all(a.partition for a in spec.attributes)
+    if not constraints.invariants or not counts_units:
         return None
     earlier = [
         m for m in map(_margin, (before or {"of": {}})["of"].values()) if _means(spec, cells, m, published)
@@ -233,10 +234,6 @@ def joint_picture(
         "steps": change.steps if change else None,
         "sentences": [*_determined(whole, relation), _smallest(change, constraints)],
     }
-
-
-def _counts_units(spec: Spec) -> bool:
-    return spec.privacy.unit == spec.table.counts and all(a.partition for a in spec.attributes)
 
 
 def _margin(plain: Any) -> Margin:

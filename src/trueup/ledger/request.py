@@ -15,12 +15,10 @@ from trueup.errors import SpecError, did_you_mean
 from trueup.ledger.questions import Question, invariants, questions
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec
-from trueup.privacy import Loss
+from trueup.privacy import AMOUNTS, Loss
 
 Owner = tuple[str, str | None]
 """Whose cap it is: a dataset's `(name, None)`, or an analyst's share of it `(name, analyst)`."""
-AMOUNTS = ("epsilon", "rho", "converted", "delta")
-"""Amounts of a loss that are summed, each on its own."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from fractions import Fraction
@@ -245,10 +246,8 @@ class Law:
                     f"the noise of law '{self.name}' is spread over more than {MAX_TABLE_ENTRIES:,} counts",
                     needed="noise that is less spread, which takes a larger budget",
                 )
-        low = reach // 2
-        while reach - low > 1:
-            middle = (low + reach) // 2
-            low, reach = (middle, reach) if peak - float(self.logpmf(middle)) < depth else (low, middle)
+        between = range(reach // 2 + 1, reach)
+        reach = between.start + bisect_left(between, depth, key=lambda k: peak - float(self.logpmf(k)))
         whole = int(np.floor(published))
         reach = int(min(reach, most)) + (published > whole)
         return whole - reach, np.asarray(self.logpmf(published - whole - np.arange(-reach, reach + 1)))

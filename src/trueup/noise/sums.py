@@ -88,7 +88,7 @@ def convolved(shapes: Shapes, distance: int) -> MassTable:
     >>> bool(np.isclose(np.exp(table.at([0])[0]), ((1 - q) / (1 + q)) ** 2 * (1 + q**2) / (1 - q**2)))
     True
     """
-    spread = sum(count * _least_variance(shape) for shape, count in shapes.items()) ** 0.5
+    spread = sum(count * min(law.variance for law, _ in shape) for shape, count in shapes.items()) ** 0.5
     shift = sum(count * max(abs(offset) for _, offset in shape) for shape, count in shapes.items())
     edge = int(distance + shift + 12 * spread + max(reach(s[0][0]) for s in shapes)) + 1
     bells = {shape: bell for shape in shapes if (bell := _wide_gaussian(shape))}
@@ -140,11 +140,6 @@ def simulated(shapes: Shapes, draws: int, rng: np.random.Generator) -> MassTable
 def reach(law) -> int:
     """Return the half width (counts) of the window in which a law's masses are tabulated."""
     return int(law.reach(WINDOW_MASS_LEFT_OUT)) + 1
-
-
-def _least_variance(shape: Shape) -> float:
-    """Return an upper bound on the variance of a noisy count (counts squared)."""
-    return min(law.variance for law, _ in shape)
 
 
 def window(low: int, high: int) -> NDArray[np.int64]:

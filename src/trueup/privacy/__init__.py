@@ -34,6 +34,8 @@ from trueup.noise.losses import Losses, pure_losses
 from trueup.privacy.contribution import Reach, Relation
 
 ZERO = Fraction(0)
+AMOUNTS = ("epsilon", "rho", "converted", "delta")
+"""Amounts of a loss that are summed, each on its own."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +66,11 @@ class Loss:
     delta: Fraction = ZERO
 
     def __add__(self, other: Loss) -> Loss:
-        return Loss(
-            self.epsilon + other.epsilon,
-            self.rho + other.rho,
-            self.converted + other.converted,
-            self.delta + other.delta,
-        )
+        return Loss(*(getattr(self, name) + getattr(other, name) for name in AMOUNTS))
 
     def __sub__(self, other: Loss) -> Loss:
         """Return this loss minus another one that is part of it."""
-        parts = ("epsilon", "rho", "converted", "delta")
-        left = {name: getattr(self, name) - getattr(other, name) for name in parts}
+        left = {name: getattr(self, name) - getattr(other, name) for name in AMOUNTS}
         if min(left.values()) < 0:
             raise PrivacyError(
                 "the privacy loss that is subtracted was not part of the sum",

@@ -56,9 +56,10 @@ class Cumulants:
     """The log moment generating function of the privacy loss L and its first two derivatives."""
 
     def __init__(self, steps: Composed) -> None:
-        self.parts = [
-            (losses.loss[::k], losses.log_mass[::k] + log(k), number) for losses, number, k in _thinned(steps)
-        ]
+        self.parts = []
+        for losses, number in steps:
+            k = max(1, len(losses.log_mass) >> 11)  # of many losses every k-th stands for k
+            self.parts.append((losses.loss[::k], losses.log_mass[::k] + log(k), number))
 
     def at(self, tilt: float) -> tuple[float, float, float]:
         """Return the log moment generating function at `tilt`, and its first two derivatives."""
@@ -73,10 +74,6 @@ class Cumulants:
             mean += number * centre
             spread += number * float(weight @ (loss - centre) ** 2) / total
         return value, mean, max(spread, 1e-300)
-
-
-def _thinned(steps: Composed) -> list[tuple[Losses, int, int]]:
-    return [(losses, number, max(1, len(losses.log_mass) >> 11)) for losses, number in steps]
 
 
 def _bisect(falls: Callable[[float], bool], low: float, high: float) -> float:
@@ -271,12 +268,9 @@ def composed_epsilon(composed: Composed, delta: Fraction) -> float:
     most = rounded_up(fsum(number * losses.most for losses, number in steps))
     masses = _sum_of_losses(steps) if _few(steps) else on_grid(steps, left)
     found = min(most, _least_epsilon(masses, left, most)) if masses is not None else most
-    return max(0.0, found + _rounding_shift(steps))
-
-
-def _rounding_shift(steps: Composed) -> float:
-    """Return the largest amount by which losses rounded to the grid may be too small."""
-    return rounded_up(8 * ROUNDING * sum(n * max(abs(losses.least), abs(losses.most)) for losses, n in steps))
+    # Losses rounded to the grid may be too small by this.
+    shift = 8 * ROUNDING * sum(n * max(abs(losses.least), abs(losses.most)) for losses, n in steps)
+    return max(0.0, found + rounded_up(shift))
 
 
 def _least_epsilon(masses: LossMasses, delta: float, most: float) -> float:

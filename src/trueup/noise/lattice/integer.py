@@ -57,7 +57,8 @@ def composition(n: int, epsilon: Fraction) -> Choice:
         from trueup.kernel.lattice_samplers.free import draw_sums
 
         decisions, law = tables()
-        return run(draw_sums, (law, _scratch(law, n)), (count, n), words, decisions.settle)
+        scratch = np.zeros((int(law.low[0]) + law.floors.shape[1] + n) // 64 + 1, np.uint64)
+        return run(draw_sums, (law, scratch), (count, n), words, decisions.settle)
 
     return Choice("composition", "integer", 1.0, ROW * n, draw, beyond=_wide(n, epsilon))
 
@@ -127,10 +128,6 @@ def _rows(piece: Piece, axes: tuple[int, ...], epsilon: Fraction) -> Choice:
     target = log_mass(piece.invariants, [factor] * piece.cells.size, index=1)
     tries = tries_for(target - log_proposals(shape, float(epsilon)))
     return Choice("rows", "bounded", tries, tries * seconds_for(shape, float(epsilon)), draw)
-
-
-def _scratch(law, n: int) -> np.ndarray:
-    return np.zeros((int(law.low[0]) + law.floors.shape[1] + n) // 64 + 1, np.uint64)
 
 
 def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:

@@ -26,6 +26,7 @@ least 1 and `prod_i sqrt(2 pi t) / g_i`: the first for what exceeds a count, the
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from fractions import Fraction
 from typing import Any
 
@@ -47,8 +48,7 @@ MAX_LISTED_DIMENSIONS, LISTED = 8, 2_000_000
 
 def hardest_change(lattice: Lattice) -> Sensitivity | None:
     """Return both norms of the smallest change of the hardest cell to change, or None if not found."""
-    unlike = {(p.kind, p.cells.shape, p.invariants.tobytes()): p for p in lattice.pieces}
-    found = [_smallest_of_piece(piece) for piece in unlike.values()]
+    found = [_smallest_of_piece(piece) for piece in _unlike(lattice.pieces)]
     if None in found:
         return None
     l1, square = (max(norms) for norms in zip(*(each for each in found if each is not None), strict=True))
@@ -177,9 +177,8 @@ def _of_piece(rate: float, power: int, piece: Piece, probability: float) -> Tail
         return Tail(max(_exceeded(each, probability) for each in masses), exact=True)
     if power == 1:
         return Tail(_laplace_bound(rate, _norm(piece, columns, counts), probability), exact=False)
-    return Tail(
-        _gaussian_bound(1 / (2 * rate), _projection_share(piece.invariants), probability), exact=False
-    )
+    square = 2 * (1 / (2 * rate)) * _projection_share(piece.invariants) * math.log(2 / probability)
+    return Tail(max(math.ceil(math.sqrt(square)) - 1, 0), exact=False)
 
 
 def _grid_points(rate: float, power: int, columns: NDArray, counts: NDArray) -> int:
@@ -246,10 +245,6 @@ def _norm(piece: Piece, columns: NDArray, counts: NDArray) -> float:
     return float(np.where(piece.basis != 0, lengths[:, None], np.inf).min(axis=0).max())
 
 
-def _gaussian_bound(sigma2: float, share: float, probability: float) -> int:
-    return max(math.ceil(math.sqrt(2 * sigma2 * share * math.log(2 / probability))) - 1, 0)
-
-
 def _projection_share(invariants: NDArray) -> float:
     """Return the largest diagonal entry of the projection onto the span of the lattice."""
     rows = invariants.astype(float)
@@ -277,10 +272,8 @@ def _of_norm(epsilon: float, pieces: tuple[Piece, ...], probability: float) -> T
     low, high = -1, 1
     while exceeds(high):
         low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if exceeds(middle) else (low, middle)
-    return Tail(high, exact=False)
+    within = bisect_left(range(high), True, low + 1, key=lambda t: not exceeds(t))
+    return Tail(within, exact=False)
 
 
 def _log_rho(spread: Reals) -> Reals:

@@ -73,14 +73,11 @@ class HiddenValues(OneValue, LawOfShown):
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
         """Return the log probability of the code given true counts."""
         x = np.asarray(true, np.int64) + np.zeros(np.shape(published), np.int64)
-        mass = np.where(self._shown(x), self._falls(np.maximum(x, 0)), 0.0)
+        falls = [_between(self.law, np.maximum(x, 0), low, high) for low, high in self.published]
+        mass = np.where(self._shown(x), np.sum(falls, axis=0), 0.0)
         mass = np.where((x >= 0) & in_ranges(x, self.counts), 1.0, mass)
         with np.errstate(divide="ignore"):
             return np.log(np.minimum(mass, 1.0))
-
-    def _falls(self, x: Integers) -> Reals:
-        """Return, for each true count, the probability that its published value is hidden."""
-        return np.sum([_between(self.law, x, low, high) for low, high in self.published], axis=0)
 
     @cached_property
     def _window(self) -> tuple[int, int]:
