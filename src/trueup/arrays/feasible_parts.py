@@ -14,7 +14,6 @@ import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
-from trueup.arrays.lattice import bind
 from trueup.arrays.whole_weights import (
     BITS,
     CellSums,
@@ -24,6 +23,7 @@ from trueup.arrays.whole_weights import (
     rate_of,
 )
 from trueup.errors import DataError, PrivacyError, SpecError
+from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.table_walks.moves import enumerate_fibre
 from trueup.noise.lattice import LatticeLaplace
 from trueup.noise.lattice.choice import laplace_factor, log_mass, tries_for
@@ -270,7 +270,7 @@ def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bound
     """Return a part whose noise keeps the sums and is redrawn until it satisfies the other rules."""
     rate = _rounded_down(float(epsilon) / 2) if bounded else epsilon
     try:
-        law = bind(LatticeLaplace(rate), cells.size, own.kept, options={"slowest": slowest})
+        law = LatticeLaplace(rate).as_asked(Lattice.of(cells.size, own.kept), {"slowest": slowest})
     except PrivacyError:
         return _pinned(cells)
     bound, factor = law.bound, laplace_factor(rate)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 import numpy as np
 import scipy  # its parts load when first used
@@ -12,39 +11,11 @@ from numpy.typing import NDArray
 from trueup.arrays.exact import Matrix, Number, exact_number
 from trueup.errors import SpecError
 from trueup.kernel.lattice.structure import Lattice
-from trueup.noise.lattice import LatticeGaussian, LatticeL2Laplace, LatticeLaplace, OnLattice
+from trueup.noise.lattice import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 
 Norm = Literal["l1", "l2"]
 LatticeLaw: TypeAlias = LatticeLaplace | LatticeGaussian | LatticeL2Laplace
 """A law of vectors `v (n,)` with `A v = 0`."""
-
-L = TypeVar("L", bound=OnLattice)
-
-
-def bind(
-    law: L, n: int, A: Matrix, zeros: NDArray[np.bool_] | None = None, options: Mapping[str, object] = {}
-) -> L:
-    """Return a law restricted to the integer vectors `v (n,)` with `A v = 0`, with a sampler for it.
-
-    Parameters
-    ----------
-    law
-        `LatticeLaplace`, `LatticeGaussian` or `LatticeL2Laplace`.
-    n, A
-        Cells, and the sums that are kept: whole numbers (m, n), dense or sparse.
-    zeros
-        (n,) cells that get no noise at all.
-    options
-        `sampler`, `slowest`, as a spec has them.
-
-    Raises
-    ------
-    SpecError
-        A has other numbers or columns, or no exact sampler is fast enough; the message gives what each would cost.
-    PrivacyError
-        A determines every cell.
-    """
-    return law.as_asked(Lattice.of(n, A, zeros), options)
 
 
 def law_keeping(
@@ -78,7 +49,7 @@ def law_keeping(
     Raises
     ------
     SpecError
-        Unless one of epsilon and rho is given, besides what `bind` refuses.
+        Unless one of epsilon and rho is given; or A has other numbers than whole ones, or no exact sampler is fast enough.
     PrivacyError
         A determines every cell.
 
@@ -102,7 +73,7 @@ def law_keeping(
         law = (LatticeLaplace if norm == "l1" else LatticeL2Laplace)(exact_number(epsilon, "epsilon"))
     elif rho is not None:
         law = LatticeGaussian(1 / (2 * exact_number(rho, "rho")))
-    return bind(law, column_count(A), A, options={"slowest": slowest})
+    return law.as_asked(Lattice.of(column_count(A), A), {"slowest": slowest})
 
 
 def kept_sums(lattice: Lattice) -> scipy.sparse.csr_array:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from trueup.errors import SpecError, did_you_mean
 from trueup.ledger.questions import Question, invariants, questions
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec
 from trueup.privacy import AMOUNTS, Loss
+from trueup.privacy.contribution import RELATIONS, Relation
 
 Owner = tuple[str, str | None]
 """Whose cap it is: a dataset's `(name, None)`, or an analyst's share of it `(name, analyst)`."""
@@ -129,7 +130,6 @@ def read_request(given: Mapping[str, Any]) -> Request:
     )
 
 
-Neighbours = Literal["add-remove", "replace"]
 DEFAULT_UNLISTED_RULES = 3
 """Unlisted rules that an account answers, unless told otherwise."""
 
@@ -170,7 +170,7 @@ class Terms:
     """
 
     unit: str
-    neighbours: Neighbours
+    neighbours: Relation
     invariants: Mapping[str, str] = field(default_factory=dict)
     checks: int = DEFAULT_UNLISTED_RULES
     listed: tuple[Question, ...] = ()
@@ -187,11 +187,11 @@ class Terms:
                     needed="its table, columns, conditions and places; otherwise any column could be published under this name",
                     remedy="list a spec that publishes it, by --list SPEC or by Terms.listing in Python",
                 )
-        if self.neighbours not in get_args(Neighbours):
+        if self.neighbours not in RELATIONS:
             raise SpecError(
                 f"there is no neighbour relation '{self.neighbours}'",
-                needed=f"one of {', '.join(get_args(Neighbours))}",
-                remedy=did_you_mean(self.neighbours, get_args(Neighbours)),
+                needed=f"one of {', '.join(RELATIONS)}",
+                remedy=did_you_mean(self.neighbours, RELATIONS),
             )
         if not isinstance(self.checks, int) or isinstance(self.checks, bool) or self.checks < 0:
             raise SpecError(

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy  # its parts load when first used
 
-from trueup.arrays.lattice import additive_rows, bind
+from trueup.arrays.lattice import additive_rows
 from trueup.arrays.within import NoiseWithin
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.lattice.structure import Lattice
@@ -77,7 +77,8 @@ def plan_on_lattice(
         )
     step = reach.sensitivity(spec.privacy.neighbours, cells=cells.size(margin))
     n, zeros = cells.size(margin), constraints.zero_groups(margin)
-    bound = bind(law.for_budget(budget, step), n, invariants_over(constraints, margin), zeros, query.options)
+    asked = law.for_budget(budget, step)
+    bound = asked.as_asked(Lattice.of(n, invariants_over(constraints, margin), zeros), query.options)
     if (currency := bound.cost(step).currency) != query.currency:
         raise SpecError(
             f"query '{query.name}' gives a budget in {query.currency}, but the budget of '{query.noise}' noise is given "
