@@ -27,7 +27,7 @@ from trueup.layouts import without_upper
 from trueup.layouts.histogram import MAX_PROJECTION_ERROR_COUNTS, histogram_problem
 from trueup.layouts.prior_inputs import EVEN_SPLITS, PublicNumbers, total_given_bounds
 from trueup.model.cells import Cells, Margin
-from trueup.model.constraints import Bound, Constraints
+from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.noise import law_named
@@ -128,16 +128,12 @@ class ColumnProblem(MeasuredRow):
             for h, v in zip(self.headers, self.values, strict=True)
         ]
         for b in self.constraints.bounds:
-            among = self._among(b.margin, dict(b.where))
-            for side, limit, none in ((1, b.lower, 0.0), (-1, b.upper, np.inf)):
-                if limit is not None:
-                    known.append((b.margin, np.where(among, np.asarray(limit, float), none), exact, side))
+            lower, upper = self.constraints.bound_values(b)
+            if b.lower is not None:
+                known.append((b.margin, np.maximum(lower, 0.0), exact, 1))
+            if b.upper is not None:
+                known.append((b.margin, upper, exact, -1))
         return known
-
-    def _among(self, margin: Margin, where: dict[str, str]) -> NDArray[np.bool_]:
-        """Return a mask `(groups,)` of the groups that contain cells with the given attribute values."""
-        held = np.broadcast_to(self.cells.where(where), self.cells.shape).ravel()
-        return self.cells.sum(held.astype(np.int64), margin) > 0
 
     @cached_property
     def tables(self) -> MeasuredTables:
@@ -312,19 +308,11 @@ class ColumnProblem(MeasuredRow):
                 freed = moved[first:stop].sum(axis=0)
                 _place_freed_counts(x[first:stop], freed, most[first:stop])
         flat = x.ravel()
-        if any((self.cells.sum(flat, b.margin) > self._upper(b)).any() for b in above) or self._missed(flat):
+        exceeded = (self.cells.sum(flat, b.margin) > self.constraints.bound_values(b)[1] for b in above)
+        missed = (self.cells.sum(flat, h.margin) != v for h, v in zip(self.headers, self.values) if h.exact)
+        if any(wrong.any() for wrong in (*exceeded, *missed)):
             raise ConvergenceError(UNSTARTED, remedy=UNSTARTED_REMEDY)
         return x
-
-    def _upper(self, bound: Bound) -> NDArray[np.float64]:
-        """Return the limits `(groups,)` of an upper bound, infinite for groups that it does not limit."""
-        among = self._among(bound.margin, dict(bound.where))
-        return np.where(among, np.asarray(bound.upper, float), np.inf)
-
-    def _missed(self, flat: NDArray[np.int64]) -> bool:
-        """Return True if tables of counts differ from an exact value."""
-        exact = [(h.margin, v) for h, v in zip(self.headers, self.values) if h.exact]
-        return any((self.cells.sum(flat, margin) != v).any() for margin, v in exact)
 
     def _noisier(
         self, headers: Sequence[Measured], rng: np.random.Generator, away: float

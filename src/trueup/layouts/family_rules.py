@@ -21,10 +21,10 @@ from trueup.errors import SpecError
 from trueup.kernel.families import JunctionTree
 from trueup.kernel.families.least_squares import FamilyLeastSquares
 from trueup.kernel.histogram import Marginal, cell_groups, marginalise, refines
-from trueup.kernel.histogram.spine import Lower, Spine, close_bounds
+from trueup.kernel.histogram.spine import Lower, Spine
 from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.layouts import refuses_on_histogram
-from trueup.layouts.histogram_plan import bounded_marginals, level_bounds, level_limits
+from trueup.layouts.histogram_plan import bounded_marginals, closed_bounds
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.family import FamilyCells, marginal_in
@@ -88,15 +88,9 @@ def refuses_bounds(constraints: Constraints) -> str | None:
 def table_bounds(constraints: Constraints, table: int, spine: Spine) -> TableBounds:
     """Return the bounds on the first table to be reconciled, level by level."""
     own = _table_constraints(constraints, table)
-    fold, levels = Fold.of(own.cells.shape[1:]), own.cells.tree.levels
+    fold = Fold.of(own.cells.shape[1:])
     marginals = bounded_marginals(own, fold)
-    lower, upper = (
-        close_bounds(spine, marginals, [read(own, fold, marginals, name) for name in levels])
-        if own.bounds
-        else ()
-        for read in (level_bounds, level_limits)
-    )
-    return TableBounds(tuple(marginals), lower, upper)
+    return TableBounds(tuple(marginals), *closed_bounds(own, fold, marginals, spine))
 
 
 class TableBounds(NamedTuple):

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from trueup.errors import InfeasibleError
 from trueup.kernel.histogram import Marginal, cell_groups
 from trueup.kernel.histogram.least_squares import Estimates, HistogramLeastSquares
-from trueup.kernel.histogram.spine import Lower, Spine, close_bounds
+from trueup.kernel.histogram.spine import Lower, Spine
 from trueup.kernel.histogram.structural_zeros import Fold, close, restrict
 from trueup.kernel.settling.descend import SettledTables, Settling, node_keys, settle, settling_sequence
 from trueup.layouts.histogram_plan import (
     bounded_marginals,
+    closed_bounds,
     domain_of,
-    level_bounds,
-    level_limits,
     level_plans,
     refuse_impossible_bounds,
     refuse_undetermined,
@@ -214,12 +213,7 @@ def histogram_problem(
     zeros = _zeros(constraints, tree.spine) if fold.trivial else ()
     refuse_impossible_bounds(constraints, fold)
     marginals = bounded_marginals(constraints, fold)
-    lower, upper = (
-        close_bounds(tree.spine, marginals, [read(constraints, fold, marginals, name) for name in levels])
-        if any(getattr(b, side) is not None for b in constraints.bounds)
-        else ()
-        for side, read in (("lower", level_bounds), ("upper", level_limits))
-    )
+    lower, upper = closed_bounds(constraints, fold, marginals, tree.spine)
     return HistogramProblem(constraints, tuple(headers), tree, zeros, fold, lower, upper)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.histogram import Marginal, marginalise, refines, shape
 from trueup.kernel.histogram.anova import Domain, determines
+from trueup.kernel.histogram.spine import Lower, Spine, close_bounds
 from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.kernel.settling.descend import settling_sequence
 from trueup.layouts import MAX_VARIANCE_RATIO_IN_HISTOGRAMS, refuse_wide_levels
@@ -87,37 +88,43 @@ def bounded_marginals(constraints: Constraints, fold: Fold) -> list[Marginal]:
 
 
 def level_bounds(
-    constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str
-) -> list[NDArray[np.int64]]:
-    """Return the lower bounds on each bounded marginal at one level, or zero where there are none.
+    constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str, *, upper: bool = False
+) -> list[NDArray]:
+    """Return the lower bounds on each bounded marginal at one level, or minus the upper ones.
 
-    `(places, groups)`, or `(1, groups)` if they are the same at every place.
+    `(places, groups)`, or `(1, groups)` if they are the same at every place; zero, or minus infinity, where there are none.
     """
-    tables = [np.zeros((1, int(np.prod(shape(m)))), np.int64) for m in marginals]
+    none = -np.inf if upper else 0
+    tables = [np.full((1, int(np.prod(shape(m)))), none) for m in marginals]
     for bound in constraints.bounds:
-        mine = constraints.cells.marginal(bound.margin.attributes)
-        at = next(i for i, m in enumerate(marginals) if _equal_marginals(m, fold.marginal(mine)))
-        if bound.margin.level == level:
-            least = _least(constraints.cells, bound)[:, fold.columns(mine)]
-            tables[at] = np.maximum(tables[at], least)
+        if bound.margin.level == level and (bound.upper if upper else bound.lower) is not None:
+            mine = constraints.cells.marginal(bound.margin.attributes)
+            at = next(i for i, m in enumerate(marginals) if _equal_marginals(m, fold.marginal(mine)))
+            limits = _place_limits(constraints.cells, bound, upper=upper)[:, fold.columns(mine)]
+            tables[at] = np.maximum(tables[at], limits)
     return tables
 
 
-def level_limits(
-    constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str
-) -> list[NDArray[np.float64]]:
-    """Return minus the upper bounds on each bounded marginal at one level, or minus infinity."""
-    tables = [np.full((1, int(np.prod(shape(m)))), -np.inf) for m in marginals]
-    for bound in constraints.bounds:
-        if bound.margin.level != level or bound.upper is None:
-            continue
-        mine = constraints.cells.marginal(bound.margin.attributes)
-        at = next(i for i, m in enumerate(marginals) if _equal_marginals(m, fold.marginal(mine)))
-        upper = np.asarray(bound.upper, float)
-        upper = upper.reshape(-1, _bounded_groups(constraints.cells, bound).size) if upper.ndim else upper
-        most = np.where(_bounded_groups(constraints.cells, bound), np.floor(upper), np.inf)
-        tables[at] = np.maximum(tables[at], -most[..., fold.columns(mine)])
-    return tables
+def closed_bounds(
+    constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], spine: Spine
+) -> list[tuple[Lower, ...]]:
+    """Return the lower bounds level by level with those of the places below added up, and minus the upper ones.
+
+    Each is empty if there are none.
+    """
+    return [
+        close_bounds(
+            spine,
+            marginals,
+            [
+                level_bounds(constraints, fold, marginals, name, upper=upper)
+                for name in constraints.cells.tree.levels
+            ],
+        )
+        if any((b.upper if upper else b.lower) is not None for b in constraints.bounds)
+        else ()
+        for upper in (False, True)
+    ]
 
 
 def refuse_impossible_bounds(constraints: Constraints, fold: Fold) -> None:
@@ -129,30 +136,27 @@ def refuse_impossible_bounds(constraints: Constraints, fold: Fold) -> None:
         Naming the bound's margin.
     """
     for bound in constraints.bounds:
-        mine = constraints.cells.marginal(bound.margin.attributes)
-        _refuse_impossible(bound, _least(constraints.cells, bound), fold.columns(mine))
+        possible = fold.columns(constraints.cells.marginal(bound.margin.attributes))
+        if (
+            bound.lower is not None
+            and np.delete(_place_limits(constraints.cells, bound), possible, axis=1).any()
+        ):
+            raise InfeasibleError(
+                f"the bound on '{bound.margin}' demands counts in cells that structural zeros exclude",
+                remedy="lower the bound, or leave out a structural zero",
+            )
 
 
-def _least(cells: Cells, bound: Bound) -> NDArray[np.int64]:
-    inside = _bounded_groups(cells, bound)
-    lower = np.maximum(0 if bound.lower is None else bound.lower, 0)
-    least = np.ceil(lower.reshape(-1, inside.size) if lower.ndim else lower).astype(np.int64)
-    return np.where(inside, least, 0)
-
-
-def _bounded_groups(cells: Cells, bound: Bound) -> NDArray[np.bool_]:
-    """Return a mask `(1, groups)` of the groups of a margin that a bound limits."""
-    mask = cells.where(dict(bound.where)).reshape(1, -1)
-    return marginalise(mask, cells.marginal(bound.margin.attributes)) > 0
+def _place_limits(cells: Cells, bound: Bound, *, upper: bool = False) -> NDArray:
+    """Return the lower limits of a bound as `(places, groups)`, or minus the upper ones, as in `level_bounds`."""
+    where = cells.where(dict(bound.where)).reshape(1, -1)
+    inside = marginalise(where, cells.marginal(bound.margin.attributes)) > 0
+    if upper:
+        limits, none = -np.floor(np.asarray(bound.upper, float)), -np.inf
+    else:
+        limits, none = np.ceil(np.maximum(bound.lower, 0)).astype(np.int64), 0  # pyright: ignore[reportArgumentType, reportCallIssue]
+    return np.where(inside, limits.reshape(-1, inside.size) if limits.ndim else limits, none)
 
 
 def _equal_marginals(one: Marginal, other: Marginal) -> bool:
     return refines(one, other) and refines(other, one)
-
-
-def _refuse_impossible(bound: Bound, least: NDArray, possible: NDArray[np.int64]) -> None:
-    if np.delete(least, possible, axis=1).any():
-        raise InfeasibleError(
-            f"the bound on '{bound.margin}' demands counts in cells that structural zeros exclude",
-            remedy="lower the bound, or leave out a structural zero",
-        )

@@ -19,11 +19,11 @@ from trueup.kernel.table_walks.linked import LinkedMoves, LinkedState, LinkedVal
 from trueup.kernel.table_walks.linked_exchange import LinkedPools
 from trueup.kernel.table_walks.linked_normal import LinkedForms, NormalPlaces
 from trueup.kernel.table_walks.weights import Places, weigh_parts
-from trueup.layouts.columns import default_tables
+from trueup.layouts.columns import UNMEASURED_VARIANCE, MeasuredRow, default_tables
 from trueup.layouts.links import Integers, PlaceLinks, distinct, impossible, links_of, room_of
 from trueup.layouts.prior_inputs import EVEN_SPLITS, PublicNumbers
 from trueup.model.build import own_constraints
-from trueup.model.cells import Cells, Margin
+from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.joined import ROOT, RecordTable
@@ -36,8 +36,6 @@ MAX_WINDOW_SDS = 1.0
 """Longest distance of the values of a window (standard deviations of a move's widest noise)."""
 MAX_WHOLE_CELLS = 24
 """Places of more cells are not drawn whole: it takes the cube of their number."""
-UNMEASURED_VARIANCE = 10**8
-"""Variance (counts squared) of what stands in, at the start of a chain alone, for finest cells that nobody measured."""
 
 
 def refuses_linked(constraints: Constraints, headers: Sequence[Measured]) -> str | None:
@@ -69,26 +67,16 @@ class _Table(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class LinkedProblem:
+class LinkedProblem(MeasuredRow):
     """One replicate of measurements of linked tables, prepared for the sampler of linked counts.
 
     Attributes
     ----------
-    constraints, headers, values
-        The constraints, and the measured values header by header.
     public
         Public numbers that totals are split by.
     """
 
-    constraints: Constraints
-    headers: tuple[Measured, ...]
-    values: tuple[NDArray, ...]
     public: PublicNumbers = EVEN_SPLITS
-
-    @property
-    def cells(self) -> Cells:
-        """Return the finest cells."""
-        return self.constraints.cells
 
     @cached_property
     def links(self) -> PlaceLinks:
