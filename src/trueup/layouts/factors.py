@@ -107,7 +107,8 @@ class FactorTable:
             return
         key = (law, float(law.kinds(values[0])), depth)
         if key not in self._tabled:
-            self._tabled[key] = _law_table(law, values[0], depth)
+            first, log = law.table(values[0], depth)
+            self._tabled[key] = log, int(np.floor(values[0])) - first
         reach = self._table(key, lambda: self._tabled[key], law.open_ended)
         at = self._known[key][0]
         if (
@@ -184,7 +185,7 @@ class FactorTable:
         return self._known[key][1]
 
     def _add_cell(self, prior: Poisson | NegativeBinomial, leaf: int, depth: float) -> None:
-        bend = min(_one_size(prior), 1.0)
+        bend = min(float(prior.size), 1.0) if isinstance(prior, NegativeBinomial) else 1.0  # pyright: ignore[reportArgumentType]
         start = -self._table(prior, lambda: _prior_table(prior, depth), open_ended=bend)
         self._rows.append((np.array([leaf]), np.array([start]), self._known[prior][0]))
 
@@ -197,17 +198,6 @@ class FactorTable:
         if prior.split == "multinomial":
             for leaf, share in zip(leaves, prior.shares(len(leaves))):
                 self.add_masses(("part", share), prior.log_part(totals, share), np.array([leaf]))
-
-
-def _one_size(prior: Poisson | NegativeBinomial) -> float:
-    """Return the size parameter of a negative binomial prior, or infinity for a Poisson prior."""
-    return float(prior.size) if isinstance(prior, NegativeBinomial) else np.inf  # pyright: ignore[reportArgumentType]
-
-
-def _law_table(law: Law, value: float, depth: float) -> tuple[Reals, int]:
-    """Return log masses of the true count given a published value, and the offset at which they begin."""
-    first, log = law.table(value, depth)
-    return log, int(np.floor(value)) - first
 
 
 def _prior_table(prior: Poisson | NegativeBinomial, depth: float) -> tuple[Reals, int]:

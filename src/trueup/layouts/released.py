@@ -174,7 +174,9 @@ class ReleasedSum:
     def tilts(self) -> Reals:
         """Return the exponential tilts (1 / counts) from which the sampler chooses."""
         slowest = min(
-            -(law.logpmf(half_width(law)) - law.logpmf(half_width(law) - 1)) for law in self._slopes()
+            -(law.logpmf(half_width(law)) - law.logpmf(half_width(law) - 1))
+            for law in self.every_law()
+            if half_width(law) > 1
         )
         return released_tilts(self.spread, float(slowest))
 
@@ -193,9 +195,6 @@ class ReleasedSum:
             )
         masses = np.exp([prior.logpmf(np.arange(high + 1)) for prior in priors])
         return masses, high + max(map(self.width, self.kinds[0]))
-
-    def _slopes(self) -> list:
-        return [law for law in self.every_law() if half_width(law) > 1]
 
     def every_law(self) -> list:
         """Return the distinct noise laws of the parts and of the total."""

@@ -143,7 +143,8 @@ def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeP
     """
     nested = constraints.nested
     lower, upper = _bounds(constraints, nested)
-    at = tuple(_measured_nodes(nested, header) for header in headers)
+    margins = [canonical(nested.cells, header.margin) for header in headers]
+    at = tuple(nested.at(m) if h.groups is None else nested.of(m)[h.groups] for h, m in zip(headers, margins))
     precision = np.zeros(nested.level_ptr[-1])
     exact = np.zeros(len(precision), dtype=bool)
     for header, nodes in zip(headers, at):
@@ -238,11 +239,6 @@ def largest_adjustment(problem: TreeProblem, nodes: Reals, x: NDArray) -> float:
     if not (measured := problem.variance < np.inf).all():
         moved = moved[..., measured]
     return float(max(moved.max(initial=0.0), -moved.min(initial=0.0)))
-
-
-def _measured_nodes(nested: NestedTree, header: Measured) -> slice | NDArray[np.int64]:
-    margin = canonical(nested.cells, header.margin)
-    return nested.at(margin) if header.groups is None else nested.of(margin)[header.groups]
 
 
 def _bounds(constraints: Constraints, nested: NestedTree) -> tuple[Reals, Reals]:

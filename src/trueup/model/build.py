@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from trueup.model.tree import Tree
 
 if TYPE_CHECKING:
     from trueup.model.family import FamilyCells
-    from trueup.model.joined import LinkedTables, RecordTable
+    from trueup.model.joined import RecordTable
 
 LARGEST_CROSS = 10**8
 """Cells of a full cross that general methods could still hold."""
@@ -117,53 +117,45 @@ def build_constraints(spec: Spec, cells: Cells, further: tuple[Bound, ...] = ())
     """
     part = spec.constraints
     margins = (query_margin(cells, q, level) for q in spec.queries for level in q.budgets)
-    joined = _joined(spec)
     rules = tuple(LinearRule(parse_linear(r.rule), r.level or cells.tree.levels[-1]) for r in part.linear)
     for name in (name for rule in rules for name in rule.linear.coefficients):
         name_mask(cells, name)
     invariants = tuple(_invariant(cells, m) for m in part.invariants)
-    return Constraints(
+    return _linked_constraints(
+        spec,
         cells,
+        rules,
         margins=tuple(dict.fromkeys(margins)),
         invariants=tuple(dict.fromkeys(invariants)),
-        nonnegative=part.nonnegative,
-        zeros=(*part.zeros, *_impossible_households(joined)),
         bounds=(*(_bound(cells, b) for b in part.bounds), *further),
-        linear=(*rules, *_linking(joined, cells)),
-        joined=joined,
     )
 
 
-def _joined(spec: Spec) -> LinkedTables | None:
-    if getattr(spec.table, "join", None) is None:
-        return None
-    from trueup.model.joined import LinkedTables
+def _linked_constraints(
+    spec: Spec, cells: Cells, rules: Sequence[LinearRule] = (), **given: Any
+) -> Constraints:
+    """Return constraints with a spec's structural zeros, and with what two linked tables imply if it has two."""
+    part, joined = spec.constraints, None
+    if getattr(spec.table, "join", None) is not None:  # other specs need not load it
+        from trueup.model.joined import LinkedTables
 
-    return LinkedTables.of(spec)
-
-
-def _linking(joined: LinkedTables | None, cells: Cells) -> tuple[LinearRule, ...]:
-    return tuple(LinearRule(rule, cells.tree.levels[-1]) for rule in joined.rules) if joined else ()
-
-
-def _impossible_households(joined: LinkedTables | None) -> tuple[dict[str, str], ...]:
-    return tuple(map(joined.record_of, joined.zeros)) if joined else ()
+        joined = LinkedTables.of(spec)
+    impossible = map(joined.record_of, joined.zeros) if joined else ()
+    linking = (LinearRule(rule, cells.tree.levels[-1]) for rule in joined.rules) if joined else ()
+    return Constraints(
+        cells,
+        nonnegative=part.nonnegative,
+        zeros=(*part.zeros, *impossible),
+        linear=(*rules, *linking),
+        joined=joined,
+        **given,
+    )
 
 
 def local_constraints(spec: Spec, cells: Cells) -> Constraints:
     """Return the constraints of a spec that concern the levels of `cells`, a part of the places."""
-    part = spec.constraints
-    bounds = tuple(_bound(cells, b) for b in part.bounds if b.level in cells.tree.levels)
-    joined = _joined(spec)
-    return Constraints(
-        cells,
-        (),
-        nonnegative=part.nonnegative,
-        zeros=(*part.zeros, *_impossible_households(joined)),
-        bounds=bounds,
-        linear=_linking(joined, cells),
-        joined=joined,
-    )
+    bounds = (_bound(cells, b) for b in spec.constraints.bounds if b.level in cells.tree.levels)
+    return _linked_constraints(spec, cells, margins=(), bounds=tuple(bounds))
 
 
 def own_constraints(constraints: Constraints, table: RecordTable) -> Constraints:

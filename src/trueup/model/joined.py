@@ -277,10 +277,6 @@ class LinkedTables:
         return {RECORD: f"{self.households.counts}: {named}"}
 
 
-def _by_size(inside: list[NDArray[np.bool_]]) -> list[NDArray[np.bool_]]:
-    return sorted(inside, key=lambda held: -held.sum())
-
-
 def _directly(inside: list[NDArray[np.bool_]], order: list[int], outer: int, inner: int) -> bool:
     """Return True if set `inner` lies in set `outer` with no set of the list between them."""
     held = [inside[i] for i in order]
@@ -315,7 +311,8 @@ def _counted(part: AttributePart, counting: list[AttributePart]) -> Attribute:
                     Recode.of(f"counted in {count.name}", {"yes": inside, "no": rest}, part.values)
                 )
     exact = [f"counted in {c.name}" for c in counting if not c.values[-1].endswith("+")]
-    sets = _by_size([np.array(r.groups) == 0 for r in recodes if r.name in exact])
+    inside = [np.array(r.groups) == 0 for r in recodes if r.name in exact]
+    sets = sorted(inside, key=lambda held: -held.sum())
     if sets:
         apart = np.max([(i + 1) * held for i, held in enumerate(sets)], axis=0)
         labels = tuple(str(i) for i in range(len(sets) + 1))

@@ -201,8 +201,8 @@ class Fixed:
 
 def sums_of(cells: Cells, margin: Margin) -> Matrix:
     """Return the sums of a margin over attribute combinations, `(groups, combinations)`."""
-    group = _groups(cells, margin)
-    return (np.arange(group.max() + 1)[:, None] == group) * _times(cells, margin)
+    group, one = _groups(cells, margin), Cells(Tree.from_columns(["all"], [{}]), cells.attributes)
+    return (np.arange(group.max() + 1)[:, None] == group) * one.times(replace(margin, level="all"))
 
 
 def _groups(cells: Cells, margin: Margin) -> NDArray[np.int64]:
@@ -210,12 +210,6 @@ def _groups(cells: Cells, margin: Margin) -> NDArray[np.int64]:
     for recode in cells.recodes(margin.attributes):
         index = np.add.outer(index * recode.size, np.array(recode.groups)).ravel()
     return index
-
-
-def _times(cells: Cells, margin: Margin) -> NDArray[np.int64]:
-    """Return the number of times that a margin counts each attribute combination."""
-    one = Cells(Tree.from_columns(["all"], [{}]), cells.attributes)
-    return one.times(replace(margin, level="all"))
 
 
 class Found(NamedTuple):

@@ -80,27 +80,21 @@ def plan_measurements(
             _refuse_fixed(query, margin, constraints)
             if level in together:
                 law, sentences = together[level]
-                told += sentences
-            elif query.noise == "within-laplace":
-                from trueup.model.mechanism_on_lattice import plan_within
-
-                law, sentences = plan_within(spec, query, margin, budget, reach, constraints)
-                told += sentences
             elif law_named(query.noise).joint:
-                from trueup.model.mechanism_on_lattice import plan_on_lattice
+                from trueup.model.mechanism_on_lattice import plan_on_lattice, plan_within
 
-                law, sentences = plan_on_lattice(spec, query, margin, budget, reach, constraints)
-                told += sentences
-            else:
-                law = _law(query, budget, reach, spec.privacy.neighbours, _groups(cells, margin))
+                planned = plan_within if query.noise == "within-laplace" else plan_on_lattice
+                law, sentences = planned(spec, query, margin, budget, reach, constraints)
+            else:  # with a condition, only groups that can hold a counted unit are counts
+                size = len(cells.held(margin)) if margin.where else cells.size(margin)
+                law, sentences = _law(query, budget, reach, spec.privacy.neighbours, size), ()
+            told += sentences
             headers.append(Measured(query.name, margin, law).at(cells))
             reaches.append(reach)
     measured = tuple(headers)
-    priced = [_priced(header, reach, shared) for header, reach in zip(measured, reaches)]
+    priced = _priced_together(spec, measured, reaches, shared)
     named = [(header.query, str(header.margin)) for header in measured]
-    if spec.left_out is not None and (alone := left_out_law(spec)) is not None:
-        priced.append(_priced_alone(spec.left_out, alone))
-        named.append((spec.left_out.name, "all records"))
+    named += [(spec.left_out.name, "all records")] if spec.left_out is not None else []
     charges = [_charge(spec.privacy.neighbours, *names, each) for names, each in zip(named, priced)]
     invariants = (Measured.enumerated(cells, margin) for margin in constraints.invariants)
     change = _change(spec, constraints, shared, measured, reaches)
@@ -131,11 +125,6 @@ def left_out_law(spec: Spec) -> Law | None:
     if (part := spec.left_out) is None:
         return None
     return _law(part, part.budget, records_left_out(part.most), spec.privacy.neighbours, 1)
-
-
-def _groups(cells: Cells, margin: Margin) -> int:
-    """Return the number of counts in a margin; with a condition, only of groups that can hold a counted unit."""
-    return len(cells.held(margin)) if margin.where else cells.size(margin)
 
 
 def contribution(spec: Spec, query: Query) -> Reach:
@@ -173,9 +162,15 @@ def _priced(header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> dict
     return found
 
 
-def _priced_alone(part: LeftOutPart, law: Law) -> dict[Relation, NoisePart]:
-    """Return the change of the number of left-out records in one step of each relation."""
-    return {at: NoisePart.reached(law, records_left_out(part.most), at, cells=1) for at in RELATIONS}
+def _priced_together(
+    spec: Spec, measured: Iterable[Measured], reaches: Iterable[Reach], shared: Mapping[bool, Kept]
+) -> list[dict[Relation, NoisePart]]:
+    """Return the change of every noisy measurement in one step of each relation, that of left-out records last."""
+    priced = [_priced(header, reach, shared) for header, reach in zip(measured, reaches)]
+    if spec.left_out is not None and (alone := left_out_law(spec)) is not None:
+        most = records_left_out(spec.left_out.most)
+        priced.append({at: NoisePart.reached(alone, most, at, cells=1) for at in RELATIONS})
+    return priced
 
 
 def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured]) -> tuple[NoisePart, ...]:
@@ -190,9 +185,8 @@ def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured
     """
     shared = {total: kept_of(constraints, total=total) for total in (False, True)}
     reaches = {query.name: contribution(spec, query) for query in spec.queries}
-    priced = [_priced(header, reaches[header.query], shared) for header in headers if not header.exact]
-    if spec.left_out is not None and (alone := left_out_law(spec)) is not None:
-        priced.append(_priced_alone(spec.left_out, alone))
+    noisy = [header for header in headers if not header.exact]
+    priced = _priced_together(spec, noisy, [reaches[header.query] for header in noisy], shared)
     return tuple(each[spec.privacy.neighbours] for each in priced)
 
 

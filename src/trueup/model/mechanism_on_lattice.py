@@ -309,11 +309,5 @@ def _with_lattice(constraints: Constraints, header: Measured) -> Measured:
         return header
     if law.name == "within-laplace":
         return replace(header, law=bind_within(law, constraints, header.margin, slowest=inf))
-    return replace(header, law=law.over(_lattice(constraints, header.margin)))
-
-
-def _lattice(constraints: Constraints, margin: Margin) -> Lattice:
-    """Return the lattice of vectors over a margin's groups that leave all invariants unchanged."""
-    return Lattice.of(
-        constraints.cells.size(margin), invariants_over(constraints, margin), constraints.zero_groups(margin)
-    )
+    rows, zeros = invariants_over(constraints, header.margin), constraints.zero_groups(header.margin)
+    return replace(header, law=law.over(Lattice.of(constraints.cells.size(header.margin), rows, zeros)))

@@ -67,7 +67,8 @@ def propose_spec(table: Any, places: Any = None, *, title: str = "Counts", unit:
     >>> [level.name for level in found.spec.levels], found.spec.table.kind, found.left
     (['all', 'state', 'county'], 'records', ('sex',))
     """
-    source = None if _is_header(table) else open_table(table)
+    named = isinstance(table, list | tuple) and all(isinstance(name, str) for name in table)
+    source = None if named else open_table(table)
     header = list(table) if source is None else source.columns()
     listed = source if places is None else open_table(places)
     if listed is None:
@@ -77,10 +78,6 @@ def propose_spec(table: Any, places: Any = None, *, title: str = "Counts", unit:
     levels = [{"name": "all"}, *found]
     rest = [name for name in header if name not in used and not is_place(name)]
     return _proposed(title, unit, levels, rest, public=places is None)
-
-
-def _is_header(table: Any) -> bool:
-    return isinstance(table, list | tuple) and all(isinstance(name, str) for name in table)
 
 
 def _proposed(

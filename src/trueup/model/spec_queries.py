@@ -164,16 +164,12 @@ class MarginPart(SpecPart):
     attributes: tuple[str, ...] = ()
 
 
-def _alternatives(value: Any) -> Any:
-    return (value,) if isinstance(value, dict) else value
-
-
 class InvariantPart(MarginPart):
     """A margin that is published exactly, of all units or of those that meet a condition."""
 
     where: Annotated[
         tuple[Annotated[dict[str, str], Field(min_length=1)], ...],
-        BeforeValidator(_alternatives),
+        BeforeValidator(lambda value: (value,) if isinstance(value, dict) else value),
         WithJsonSchema({"anyOf": [_CONDITION, {"type": "array", "items": _CONDITION}]}),
     ] = Field(
         (),

@@ -241,7 +241,10 @@ class Tree:
         """
         within = [slice(*self.starts(top, level)[[first, last]].tolist()) for level in range(top, bottom + 1)]
         sizes = [s.stop - s.start for s in within]
-        counts = [self._children(top + i)[s] for i, s in enumerate(within[:-1])]
+        counts = [
+            np.diff(self.child_ptr[self.level_ptr[level] + s.start : self.level_ptr[level] + s.stop + 1])
+            for level, s in enumerate(within[:-1], top)
+        ]
         counts.append(np.zeros(sizes[-1], dtype=np.int64))
         return Tree(
             self.levels[top : bottom + 1],
@@ -282,10 +285,6 @@ class Tree:
             tuple(None if col is None else col[k] for col, k in zip(self.names, kept)),
             tuple(keys_at(held, k) for held, k in zip(self.limits, kept)),
         ), kept[-1]
-
-    def _children(self, level: int) -> NDArray[np.int64]:
-        """Return the number of children of each place of a level."""
-        return np.diff(self.child_ptr[self.level_ptr[level] : self.level_ptr[level + 1] + 1])
 
     def labels(self, level: str) -> list[str]:
         """Return the keys of all places of a level, each as one text."""

@@ -179,8 +179,12 @@ def _target(text: str, constraints: Constraints, areas: str | None) -> Target:
     mean, named = name.strip().startswith("mean:"), name.strip().removeprefix("mean:").strip()
     margin = read_table(named, constraints.cells, areas)
     target = Target(margin, _number(counts, text), _percent(confidence, text) if at else 90.0, mean=mean)
-    if margin.level != areas:
-        refuse_fixed(margin, constraints)
+    for invariant in constraints.invariants if margin.level != areas else ():
+        if constraints.cells.contains(margin, invariant):
+            raise SpecError(
+                f"the table '{margin}' is fixed by the invariant '{invariant}', so that its error is always zero",
+                remedy="leave this target out",
+            )
     if not (isfinite(target.counts) and target.counts > 0):
         raise SpecError(f"the target '{text}' is out of range", needed="a finite margin of error above 0")
     return target
@@ -195,16 +199,6 @@ def read_table(name: str, cells: Cells, areas: str | None = None) -> Margin:
         levels = ", ".join(cells.tree.levels if areas is None else (*cells.tree.levels, areas))
         raise SpecError(f"there is no level '{first}' to plan", needed=f"one of {levels}; {NEEDED}")
     return canonical(cells, Margin(first, tuple(attributes)))
-
-
-def refuse_fixed(margin: Margin, constraints: Constraints) -> None:
-    """Raise SpecError if the invariants fix every count of a table, so that no error can be planned."""
-    for invariant in constraints.invariants:
-        if constraints.cells.contains(margin, invariant):
-            raise SpecError(
-                f"the table '{margin}' is fixed by the invariant '{invariant}', so that its error is always zero",
-                remedy="leave this target out",
-            )
 
 
 def _number(text: str, whole: str) -> float:

@@ -14,7 +14,6 @@ import numpy as np
 
 from trueup.errors import SpecError
 from trueup.model.problem import Problem
-from trueup.model.spec import Spec
 from trueup.model.spec_table import RecordsPart
 
 _PART = re.compile(r"\s*(\d{1,9})\s*=\s*(\d{1,9}(?:\.\d{1,9})?)\s*%?\s*", re.ASCII)
@@ -128,6 +127,7 @@ def weigh_bounds(problem: Problem, stated: RecordsOfUnits, units: int) -> tuple[
     Examples
     --------
     >>> import pandas
+    >>> from trueup.model.spec import Spec
     >>> visits = pandas.DataFrame({"who": ["a", "a", "b"]})
     >>> spec = Spec.of(visits, id="who", records=5, unit="patient", counts="visit", epsilon=1)
     >>> weighed = weigh_bounds(Problem.of(spec), RecordsOfUnits.read("1=60, 2=25, 20=15"), units=1000)
@@ -148,7 +148,9 @@ def weigh_bounds(problem: Problem, stated: RecordsOfUnits, units: int) -> tuple[
 
 def _weighed(problem: Problem, stated: RecordsOfUnits, units: int, bound: int) -> WeighedBound:
     share, cells = stated.left_out(bound), problem.cells
-    noise = dict(_table_noise(Problem(_bounded(problem.spec, bound), cells)))
+    privacy = problem.spec.privacy.model_copy(update={"contribution": RecordsPart(records=bound)})
+    bounded = problem.spec.model_copy(update={"privacy": privacy})
+    noise = dict(_table_noise(Problem(bounded, cells)))
     missed = {table: units * stated.mean * share / cells.size(table) for table in noise}
     return WeighedBound(bound, share, missed, noise)
 
@@ -158,11 +160,6 @@ def _table_noise(problem: Problem) -> Iterator[tuple[str, float]]:
     noisy = [header for header in problem.headers if not header.exact]
     totals = [header for header in noisy if not header.margin.attributes] or noisy
     return ((str(header.margin), float(np.sqrt(header.law.variance))) for header in totals)
-
-
-def _bounded(spec: Spec, bound: int) -> Spec:
-    privacy = spec.privacy.model_copy(update={"contribution": RecordsPart(records=bound)})
-    return spec.model_copy(update={"privacy": privacy})
 
 
 def least_typical(weighed: tuple[WeighedBound, ...], table: str) -> WeighedBound:

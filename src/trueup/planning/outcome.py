@@ -98,11 +98,13 @@ def least_rho(
     chains = _nested_groupings(cells, [w.marginal for w in wanted] + [m for _, m in invariants])
     if chains is None:
         return None
+    tree, last = cells.tree, len(cells.tree.levels) - 1
+    places = [tree.ancestors(last, level) for level in range(last + 1)]
+    at = [(w.level, *_position(chains, w.marginal)) for w in wanted]
+    known = [(level, *_position(chains, m)) for level, m in invariants]
     bounds = []
     for even in (False, True):
-        parts = [_places(cells, even=even), *(_values(c, even=even) for c in chains)]
-        at = [(w.level, *_position(chains, w.marginal)) for w in wanted]
-        known = [(level, *_position(chains, m)) for level, m in invariants]
+        parts = [NestedGroups.of(groups, _weights(groups, even=even)) for groups in (places, *chains)]
         bounds.append(_rho_bound(parts, at, wanted, known, replace=replace, fixed=fixed))
     return max(bounds)
 
@@ -126,17 +128,6 @@ def _position(chains, marginal: Marginal) -> tuple[int, ...]:
         next(i for i, g in enumerate(chain) if np.array_equal(g, groups))
         for chain, groups in zip(chains, marginal)
     )
-
-
-def _places(cells: Cells, *, even: bool) -> NestedGroups:
-    """Return the levels of places as nested groupings with equal weights."""
-    tree, last = cells.tree, len(cells.tree.levels) - 1
-    ancestors = [tree.ancestors(last, level) for level in range(last + 1)]
-    return NestedGroups.of(ancestors, _weights(ancestors, even=even))
-
-
-def _values(groupings: list[NDArray[np.int64]], *, even: bool) -> NestedGroups:
-    return NestedGroups.of(groupings, _weights(groupings, even=even))
 
 
 def _weights(groupings: Sequence[NDArray[np.int64]], *, even: bool) -> Reals:

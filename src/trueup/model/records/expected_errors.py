@@ -154,11 +154,8 @@ class ExpectedErrors:
     @cached_property
     def tables(self) -> dict[Margin, tuple[ErrorClass, ...]]:
         """Return the error classes of each table."""
-        return {table: tuple(c for c in self.classes if c.table == table) for table in self._names}
-
-    @property
-    def _names(self) -> list[Margin]:
-        return list(dict.fromkeys(c.table for c in self.classes))
+        names = dict.fromkeys(c.table for c in self.classes)
+        return {table: tuple(c for c in self.classes if c.table == table) for table in names}
 
     def at(self, errors: Mapping[Margin, NDArray]) -> ExpectedErrors:
         """Return the record with normal errors in place of the simulated ones for some tables."""
@@ -205,7 +202,8 @@ class ExpectedErrors:
 
     def written(self) -> dict[str, Any]:
         """Return the record as plain numbers and text for a manifest."""
-        rows = [asdict(c) | {"table": _margin_out(c.table)} for c in self.classes]
+        tables = [{"level": c.table.level, "attributes": list(c.table.attributes)} for c in self.classes]
+        rows = [asdict(c) | {"table": table} for c, table in zip(self.classes, tables)]
         return {"note": self.note, "confidences": list(CONFIDENCES), "classes": rows}
 
     @classmethod
@@ -236,10 +234,6 @@ def _range(low: int, end: int | None) -> str:
     if end is None:
         return f"{low:,} and more" if low else "any"
     return f"{low:,}" if end == low + 1 else f"{low:,}-{end - 1:,}"
-
-
-def _margin_out(table: Margin) -> dict[str, Any]:
-    return {"level": table.level, "attributes": list(table.attributes)}
 
 
 def read_confidence(level: str | float) -> int:

@@ -176,10 +176,11 @@ class Measurements(Tabled):
             if canonical(self.cells, header.margin) != margin:
                 continue
             at = np.arange(size) if header.groups is None else header.groups
-            better = (header.law.variance < least[at]) & _numbers(header.law, part)
+            law: Any = header.law  # some published values are codes, and no numbers
+            better = (law.variance < least[at]) & (True if law.numeric else law.numeral(part))
             at, part = at[better], part[better]
-            least[at], exact[at], values[at] = header.law.variance, header.exact, part
-            reach[at] = header.law.tail(1 - level).counts
+            least[at], exact[at], values[at] = law.variance, header.exact, part
+            reach[at] = law.tail(1 - level).counts
         return values, reach, exact
 
     def shown(self, margin: Margin | str) -> NDArray:
@@ -252,8 +253,3 @@ def _refuse_unusable(cells: Cells, header: Measured, values: NDArray) -> None:
             needed="a finite number for each group",
             remedy="leave out the groups without a value: give the header the `groups` that were measured",
         )
-
-
-def _numbers(law: Any, values: NDArray) -> NDArray[np.bool_]:
-    """Return a mask of the values that are published numbers rather than codes."""
-    return np.ones(len(values), bool) if law.numeric else law.numeral(values)
