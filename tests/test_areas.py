@@ -14,7 +14,7 @@ from tests.parameters import one_in
 from trueup.checking.bundle import check as check_bundle
 from trueup.errors import BundleError, DataError, SpecError
 from trueup.io.bundle.areas import write_areas
-from trueup.planning import AreaTable
+from trueup.model.records.places_asked import AreaTable
 from trueup.releasing import pipeline
 from trueup.releasing.pipeline import release
 from trueup.run.local import LocalPool

@@ -24,7 +24,7 @@ from trueup.io.bundle.kept_parts import DrawsInParts
 from trueup.io.bundle.kept_posterior import read_posterior
 from trueup.io.bundle.manifest import digest
 from trueup.kernel.messages import pmf
-from trueup.planning import AreaTable
+from trueup.model.records.places_asked import AreaTable
 from trueup.run.local import LocalPool, LocalThreads
 
 DRAWS = 40

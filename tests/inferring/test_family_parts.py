@@ -20,7 +20,7 @@ from trueup.layouts.family_rules import family_cells
 from trueup.model.cells import Margin
 from trueup.model.constraints import violations
 from trueup.model.problem import Problem
-from trueup.planning import AreaTable
+from trueup.model.records.places_asked import AreaTable
 from trueup.run.local import LocalPool, LocalThreads
 
 DRAWS = 40

@@ -23,9 +23,9 @@ from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.records.drawn import ends_of_sorted
+from trueup.model.records.places_asked import AreaTable
 from trueup.model.tree import Tree
 from trueup.noise import law_named
-from trueup.planning import AreaTable
 from trueup.run.local import LocalPool, LocalThreads
 
 DRAWS = 40

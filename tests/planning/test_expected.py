@@ -14,9 +14,10 @@ from trueup.layouts.histogram import histogram_problem, histogram_standard_error
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
+from trueup.model.records.places_asked import AreaTable
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteGaussian
-from trueup.planning import AreaTable, Target
+from trueup.planning import Target
 from trueup.planning.expected import Expected
 
 AGES = Recode("adult", ("minor", "major"), (0, 1, 1))

@@ -234,7 +234,7 @@ def area_summary(cells: Any, mapping: Path, column: str, by: str | None) -> Call
     """Read areas that are not in the hierarchy; return a function that summarises a posterior over them."""
     from trueup.inferring.questions import infer_areas, refuse_overlapping
     from trueup.model.cells import Margin
-    from trueup.planning import AreaTable
+    from trueup.model.records.places_asked import AreaTable
 
     kept = names_in(by)
     margin = cells.margin(Margin(cells.tree.levels[-1], tuple(kept)))

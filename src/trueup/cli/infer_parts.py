@@ -153,7 +153,7 @@ class InferenceByParts:
         from trueup.inferring.by_parts import infer_by_parts
         from trueup.io.bundle.manifest import read_spec
         from trueup.io.bundle.read import read_measurements
-        from trueup.planning import AreaTable
+        from trueup.model.records.places_asked import AreaTable
 
         if given := next((name for name, value in idle.items() if value), None):
             raise SpecError(

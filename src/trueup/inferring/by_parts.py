@@ -47,11 +47,11 @@ from trueup.model.constraints import Constraints
 from trueup.model.prior import Hierarchical
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.measurements import Measurements
+from trueup.model.records.places_asked import AreaTable
 from trueup.model.records.posterior import Posterior
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
 from trueup.model.verb import describe, refuse_method
-from trueup.planning import AreaTable
 from trueup.run import Executor
 from trueup.run.parts import KeptExecutor
 

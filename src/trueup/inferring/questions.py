@@ -26,10 +26,9 @@ from trueup.model.nested import nesting
 from trueup.model.records.answer import PosteriorAnswer
 from trueup.model.records.asked import ask_draws
 from trueup.model.records.drawn import floors_of_draws
-from trueup.model.records.places_asked import Names
+from trueup.model.records.places_asked import AreaTable, Names
 from trueup.model.records.posterior import Posterior
 from trueup.model.tables import probability_of
-from trueup.planning import AreaTable
 
 
 def ask(

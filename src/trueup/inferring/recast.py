@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.model.cells import Cells, Margin
+from trueup.model.cells import Cells, Margin, place_labelled
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured, split
 from trueup.model.nested import chain
@@ -43,13 +43,11 @@ def place_named(cells: Cells, text: str) -> tuple[int, int]:
             needed=f"a level and a key, such as '{tree.levels[-2]}={tree.label(tree.levels[-2], 0)}'; "
             f"levels: {', '.join(tree.levels[:-1])}",
         )
-    at = tree.level(level)
-    found = [place for place in range(tree.sizes[at]) if tree.label(level, place) == key]
-    if not found:
+    if (place := place_labelled(tree, level, key)) is None:
         raise SpecError(
             f"level '{level}' has no place '{key}'", needed=f"a key such as '{tree.label(level, 0)}'"
         )
-    return at, found[0]
+    return tree.level(level), place
 
 
 def cells_within(cells: Cells, top: int, place: int, end: int | None = None) -> Cells:

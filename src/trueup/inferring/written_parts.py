@@ -37,9 +37,9 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.nested import NestedTree
 from trueup.model.records.drawn import Drawn, Marginals
 from trueup.model.records.measurements import Measurements
+from trueup.model.records.places_asked import AreaTable
 from trueup.model.records.quantity import describe_draws
 from trueup.model.tables import place_keys, readable_names
-from trueup.planning import AreaTable
 from trueup.run import Deadline, InTurn, Item, runs_of
 from trueup.run.parts import KeptExecutor
 

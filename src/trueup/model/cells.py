@@ -379,15 +379,12 @@ class Cells:
 
     def _within(self, level: str, label: str) -> NDArray[np.bool_]:
         """Return a mask `(places,)` of the last level's places within the place that a level and a label name."""
-        depth = self.tree.level(level)
-        labels = (self.tree.label(level, place) for place in range(self.tree.sizes[depth]))
-        place = next((i for i, each in enumerate(labels) if each == label), None)
-        if place is None:
+        if (place := place_labelled(self.tree, level, label)) is None:
             raise SpecError(
                 f"a condition names '{label}', which is not a place of level '{level}'",
                 needed=f"a key of a place as it is written in messages and reports, such as '{self.tree.label(level, 0)}'",
             )
-        return self.tree.ancestors(len(self.tree.levels) - 1, depth) == place
+        return self.tree.ancestors(len(self.tree.levels) - 1, self.tree.level(level)) == place
 
     def margin_shape(self, margin: Margin | str) -> tuple[int, ...]:
         """Return the number of places of the margin's level, then the sizes of its attributes, in cell order."""
@@ -495,3 +492,9 @@ def _crossed(text: str, names: Collection[str]) -> tuple[str, ...]:
 def detailed(cells: Cells) -> Marginal:
     """Return the marginal of all attributes: the histogram itself."""
     return cells.marginal(cells.finest.attributes)
+
+
+def place_labelled(tree: Tree, level: str, label: str) -> int | None:
+    """Return the number of the first place of a level that has a label; None if there is none."""
+    every = range(tree.sizes[tree.level(level)])
+    return next((place for place in every if tree.label(level, place) == label), None)

@@ -174,15 +174,9 @@ class Constraints:
 
     def bound_values(self, bound: Bound) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the lower and upper limit of every group of a bound's margin; infinite if there is none."""
-        groups = self.cells.size(bound.margin)
         inside = self._groups_where(bound.margin, dict(bound.where))
-        lower = np.where(
-            inside, -np.inf if bound.lower is None else np.broadcast_to(bound.lower, groups), -np.inf
-        )
-        upper = np.where(
-            inside, np.inf if bound.upper is None else np.broadcast_to(bound.upper, groups), np.inf
-        )
-        return lower, upper
+        lower = np.where(inside, -np.inf if bound.lower is None else bound.lower, -np.inf)
+        return lower, np.where(inside, np.inf if bound.upper is None else bound.upper, np.inf)
 
     def _groups_where(self, margin: Margin, where: Mapping[str, str]) -> NDArray[np.bool_]:
         cells = self.cells.holding(margin)

@@ -16,11 +16,11 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from trueup.errors import SpecError
 from trueup.model.names import refuse_repeats, refuse_taken_columns, refuse_unknown_name
-from trueup.model.prior import read_prior
+from trueup.model.prior import refuse_unread_priors
 from trueup.model.published_table import PublishedCell, PublishedTable
 from trueup.model.spec import mistakes, read_spec_text
 from trueup.model.spec_queries import ConstraintsPart
-from trueup.model.spec_table import AttributePart, Level, Name, Parents, SpecPart
+from trueup.model.spec_table import AttributePart, Level, Name, Parents, SpecPart, refuse_misplaced_columns
 from trueup.model.toml import read_toml, toml_text
 from trueup.noise.perturbed import MAX_PARAMETER, CellKey
 from trueup.noise.perturbed.cell_key import LARGEST_CHANGE
@@ -193,7 +193,13 @@ class PerturbedSpec(SpecPart):
         refuse_repeats("published table", [part.name for part in self.published])
         keys = [x.name if x.prefix else x.column or x.name for x in self.levels]
         refuse_taken_columns(self.levels, self.attributes, ["id"] if self.parents else keys)
-        self._columns_of_levels()
+        columned = [level.name for level in self.levels if level.column or level.prefix or level.label]
+        if self.parents is not None and columned:
+            raise ValueError(
+                f"level '{columned[0]}' has a column, but `parents` already says which places it holds: leave out the "
+                "column"
+            )
+        refuse_misplaced_columns(self.levels, parents=self.parents is not None)
         if columned := [b for b in self.constraints.bounds if b.columns]:
             raise ValueError(f"a bound on '{columned[0].level}' names a column: give numbers instead")
         if self.constraints.invariants:
@@ -209,9 +215,7 @@ class PerturbedSpec(SpecPart):
             for name, value in (pair for cell in part.cells for pair in cell.where.items()):
                 domain = next(list(a.views[name]) for a in self.attributes if name in a.views)
                 refuse_unknown_name(value, domain, f"value of '{name}'", where)
-        for name in ("prior", "prior_total"):
-            if name in self.infer:
-                read_prior(self.infer[name])
+        refuse_unread_priors(self.infer)
         return self
 
     def key_columns(self, level: str) -> list[str]:
@@ -220,20 +224,6 @@ class PerturbedSpec(SpecPart):
             return [self.parents.id]
         last = [each.name for each in self.levels].index(level)
         return list(dict.fromkeys(each.column for each in self.levels[: last + 1] if each.column))
-
-    def _columns_of_levels(self) -> None:
-        columned = [level.name for level in self.levels if level.column or level.prefix or level.label]
-        if self.parents is not None and columned:
-            raise ValueError(
-                f"level '{columned[0]}' has a column, but `parents` already says which places it holds: leave out the "
-                "column"
-            )
-        if self.levels[0].column is not None:
-            raise ValueError(
-                "the first level is the root, which holds every place, but has a column: leave the column out"
-            )
-        if not self.parents and (bare := [x.name for x in self.levels[1:] if x.column is None]):
-            raise ValueError(f"level '{bare[0]}' has no column: name the column that holds its keys")
 
     def refuse_misnamed(self, names: tuple[str, ...], where: str) -> None:
         """Refuse attributes that are undeclared or named twice, and tables that sum over overlapping values."""

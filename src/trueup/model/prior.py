@@ -492,6 +492,14 @@ def settle_priors(method: Any, kinds: tuple[type, ...] = FACTORED) -> None:
             object.__setattr__(method, name, read_prior(getattr(method, name), kinds))
 
 
+def refuse_unread_priors(*parts: Mapping[str, Any]) -> None:
+    """Refuse the entries `prior` and `prior_total` of parts of a spec if they describe no prior."""
+    for part in parts:
+        for name in ("prior", "prior_total"):
+            if name in part:
+                read_prior(part[name])
+
+
 AnyPrior = Annotated[
     Prior,
     BeforeValidator(read_prior, json_schema_input_type=Literal["flat", "hierarchical", "estimated"] | Prior),

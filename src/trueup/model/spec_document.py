@@ -15,9 +15,17 @@ from trueup.model.names import (
     refuse_taken_columns,
     refuse_unknown_name,
 )
-from trueup.model.prior import read_prior
+from trueup.model.prior import refuse_unread_priors
 from trueup.model.spec_queries import AboutPart, ConstraintsPart, LeftOutPart, Query
-from trueup.model.spec_table import AttributePart, Level, Parents, Privacy, SpecPart, TablePart
+from trueup.model.spec_table import (
+    AttributePart,
+    Level,
+    Parents,
+    Privacy,
+    SpecPart,
+    TablePart,
+    refuse_misplaced_columns,
+)
 from trueup.noise import law_named
 
 
@@ -86,9 +94,19 @@ def refuse_disagreement(spec: SpecDocument) -> None:
     refuse_repeats("query", [q.name for q in spec.queries])
     refuse_alike("level", [level.name for level in spec.levels])
     refuse_alike("attribute", views)
-    _levels_have_columns(spec)
-    _places_are_told(spec)
-    _parents_have_a_file(spec)
+    refuse_misplaced_columns(spec.levels, parents=spec.parents is not None)
+    if spec.parents and (read := [x.name for x in spec.levels if x.column or x.prefix or x.label]):
+        raise ValueError(
+            f"level '{read[0]}' names columns, but `parents` already says where each place lies: leave the columns out"
+        )
+    columns = [level.column for level in spec.levels if level.column]
+    for name in spec.table.place or ():
+        refuse_unknown_name(name, columns, "column of a level", "`place` in [table]")
+    if spec.parents and spec.table.keys == "public":
+        raise ValueError(
+            "`parents` names places above the finest ones, which a table of counts does not hold: give a list of "
+            "places (--geography FILE)"
+        )
     _limits_have_a_file(spec)
     _columns_are_free(spec)
     for where, margin in _margins_of_spec(spec):
@@ -98,35 +116,10 @@ def refuse_disagreement(spec: SpecDocument) -> None:
     _units_hold_records(spec)
     _tables_are_two(spec)
     _cells_cover(spec)
-    _parameters_have_a_method(spec)
-    _priors_can_be_read(spec)
-
-
-def _places_are_told(spec: SpecDocument) -> None:
-    columns = [level.column for level in spec.levels if level.column]
-    for name in spec.table.place or ():
-        refuse_unknown_name(name, columns, "column of a level", "`place` in [table]")
-
-
-def _levels_have_columns(spec: SpecDocument) -> None:
-    if spec.levels[0].column is not None:
-        raise ValueError(
-            "the first level is the root, which holds every place, but has a column: leave the column out"
-        )
-    if spec.parents and (read := [x.name for x in spec.levels if x.column or x.prefix or x.label]):
-        raise ValueError(
-            f"level '{read[0]}' names columns, but `parents` already says where each place lies: leave the columns out"
-        )
-    if spec.parents is None and (bare := [x.name for x in spec.levels[1:] if x.column is None]):
-        raise ValueError(f"level '{bare[0]}' has no column: name the column that holds its keys")
-
-
-def _parents_have_a_file(spec: SpecDocument) -> None:
-    if spec.parents and spec.table.keys == "public":
-        raise ValueError(
-            "`parents` names places above the finest ones, which a table of counts does not hold: give a list of "
-            "places (--geography FILE)"
-        )
+    if spec.reconcile and "method" not in spec.reconcile:
+        name = next(iter(spec.reconcile))
+        raise ValueError(f"[reconcile] gives the parameter '{name}' without a method: name the method")
+    refuse_unread_priors(spec.reconcile, spec.infer)
 
 
 def _limits_have_a_file(spec: SpecDocument) -> None:
@@ -262,19 +255,6 @@ def _tables_are_two(spec: SpecDocument) -> None:
                 f"query '{query.name}' has noise on a lattice, which is not available for two linked tables: choose "
                 "another noise"
             )
-
-
-def _parameters_have_a_method(spec: SpecDocument) -> None:
-    if spec.reconcile and "method" not in spec.reconcile:
-        name = next(iter(spec.reconcile))
-        raise ValueError(f"[reconcile] gives the parameter '{name}' without a method: name the method")
-
-
-def _priors_can_be_read(spec: SpecDocument) -> None:
-    for part in (spec.reconcile, spec.infer):
-        for name in ("prior", "prior_total"):
-            if name in part:
-                read_prior(part[name])
 
 
 def _cells_cover(spec: SpecDocument) -> None:

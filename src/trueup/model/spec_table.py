@@ -55,6 +55,16 @@ class Level(SpecPart):
         return self.column if own else self.name  # pyright: ignore[reportReturnType]
 
 
+def refuse_misplaced_columns(levels: Sequence[Level], *, parents: bool) -> None:
+    """Refuse a column of the root, and levels without one if no parent pointers say where places lie."""
+    if levels[0].column is not None:
+        raise ValueError(
+            "the first level is the root, which holds every place, but has a column: leave the column out"
+        )
+    if not parents and (bare := [level.name for level in levels[1:] if level.column is None]):
+        raise ValueError(f"level '{bare[0]}' has no column: name the column that holds its keys")
+
+
 class Parents(SpecPart):
     """A hierarchy given by parent pointers, with one row for every place."""
 

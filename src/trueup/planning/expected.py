@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
@@ -20,8 +20,9 @@ from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.model.cells import Cells, Margin
 from trueup.model.changes import MOST_COMBINATIONS
 from trueup.model.family import FamilyCells
+from trueup.model.records.places_asked import AreaTable
 from trueup.noise.law import Reals
-from trueup.planning import AreaTable, Target
+from trueup.planning import Target
 
 FUSED_CODES = 12
 """Structural zeros are held while they tie together at most so many combinations of values: dense blocks cost their cube.
@@ -71,6 +72,9 @@ class Expected:
     areas: AreaTable | None = None
     fold: Fold | None = None
     family: tuple[Margin, ...] = ()
+    _forms: dict[Margin, list[Parts]] = field(default_factory=dict, init=False, repr=False)
+    _means: dict[Margin, Parts] = field(default_factory=dict, init=False, repr=False)
+    _sweeps: dict[bytes, Swept] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
@@ -130,19 +134,11 @@ class Expected:
         marginal = self.cells.marginal(margin.attributes)
         return self.fold.marginal(marginal) if self.fold else marginal
 
-    @cached_property
-    def _forms(self) -> dict[Margin, list[Parts]]:
-        return {}
-
     def forms(self, margin: Margin) -> list[Parts]:
         """Return a quadratic form, for each kind of cell in a table, that gives its error variance."""
         if margin not in self._forms:
             self._forms[margin] = self.model.forms(self.marginal(margin))
         return self._forms[margin]
-
-    @cached_property
-    def _means(self) -> dict[Margin, Parts]:
-        return {}
 
     def mean_form(self, margin: Margin) -> Parts:
         """Return the quadratic form that gives the mean error variance of a table's cells."""
@@ -163,10 +159,6 @@ class Expected:
         return self.model.sweep(
             np.append(precisions, UNMEASURED_PRECISION * precisions[np.isfinite(precisions)].max())
         )
-
-    @cached_property
-    def _sweeps(self) -> dict[bytes, Swept]:
-        return {}
 
     def _swept(self, precisions: Reals) -> Swept:
         """Return covariances of all estimates at given precisions, from a cache of recent ones."""

@@ -204,7 +204,9 @@ class Limits:
         rows = np.vstack(self.rows)
         unit = 1 / np.maximum(rows.max(axis=0), 1e-300)  # a table's precision that would do alone
         scaled = rows * unit
-        used = self._likely(scaled)
+        # Those to try first: the newest, and those active last.
+        newest = range(max(len(scaled) - 2 * scaled.shape[1], 0), len(scaled))
+        used = np.array(sorted(self.binding | set(newest)), np.intp)
         while True:  # most inequalities are idle: the program takes those that its solution would violate
             found = linprog(
                 price * unit,
@@ -229,11 +231,6 @@ class Limits:
         tight = scaled[used] @ found.x < 1 + 1e-6
         self.binding = set(used[tight].tolist())
         return found.x * unit
-
-    def _likely(self, rows: Reals) -> NDArray[np.intp]:
-        """Return the positions of inequalities to try first: the newest, and those active last."""
-        newest = range(max(len(rows) - 2 * rows.shape[1], 0), len(rows))
-        return np.array(sorted(self.binding | set(newest)), np.intp)
 
 
 def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]) -> tuple[Optimum, int]:

@@ -20,9 +20,10 @@ from trueup.model.guarantee import Charge
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.problem import Problem
+from trueup.model.records.places_asked import AreaTable
 from trueup.model.spec import Spec
 from trueup.noise.law import Reals
-from trueup.planning import AreaTable, Target, read_table, read_targets
+from trueup.planning import Target, read_table, read_targets
 from trueup.planning.allocation import Priced, prices
 from trueup.planning.expected import Expected
 from trueup.planning.margins import normal_ratio

@@ -1,43 +1,126 @@
-"""Counts named in a question: one place or all places of a level, with attribute values.
+"""Counts named in a question: one place, all places of a level or areas off the hierarchy, with attribute values.
 
 One file: every way to name counts is read into the same record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import SpecError, did_you_mean
+from trueup.errors import DataError, SpecError, did_you_mean
+from trueup.files import require
+from trueup.files.source import open_table
+from trueup.files.values import as_text, without_blanks
+from trueup.kernel.histogram.area_variances import Areas
+from trueup.kernel.histogram.spine import Shapes
 from trueup.model.cells import Cells, Margin
+from trueup.model.place_keys import Keys, lost_zeros
 
 
-class OwnAreas(Protocol):
-    """An interface for areas that cut across the hierarchy; see `trueup.planning.AreaTable`."""
+@dataclass(frozen=True, eq=False)
+class AreaTable:
+    """Areas for which margins of error are planned, each with a list of places of the last level.
 
-    @property
-    def column(self) -> str:
-        """Return the column that names the areas."""
-        ...
+    Attributes
+    ----------
+    column
+        Name of the areas in targets.
+    names
+        Their names, in order.
+    area, leaf
+        Pairs of an area and a place of the last level in it; areas may overlap.
+    by
+        Attributes or recodes that are kept of them, where the areas alone do not say it.
+    """
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the areas."""
-        ...
+    column: str
+    names: tuple[str, ...]
+    area: NDArray[np.int64]
+    leaf: NDArray[np.int64]
+    by: tuple[str, ...] = ()
 
-    @property
-    def area(self) -> NDArray[np.int64]:
-        """Return the number of the area that contains each place in `leaf`."""
-        ...
+    @classmethod
+    def read(cls, mapping: Any, column: str, cells: Cells, by: Sequence[str] = ()) -> AreaTable:
+        """Read areas from a table that has one row for each place in each area.
 
-    @property
-    def leaf(self) -> NDArray[np.int64]:
-        """Return the places of the last level that lie in areas."""
-        ...
+        Of several key columns those are enough that tell all places apart.
+
+        Raises
+        ------
+        DataError, SpecError
+            If a column is missing, a row names no place or lacks an area, or an area lists a place twice.
+
+        Examples
+        --------
+        >>> import pandas
+        >>> from trueup.model.tree import Tree
+        >>> cells = Cells(Tree.from_columns(["all", "block"], [{}, {"block": ["a", "b", "c"]}]))
+        >>> districts = pandas.DataFrame({"district": ["north", "north", "lake"], "block": ["a", "c", "c"]})
+        >>> table = AreaTable.read(districts, "district", cells)
+        >>> table.names, table.area.tolist(), table.leaf.tolist()
+        (('lake', 'north'), [1, 1, 0], [0, 2, 2])
+        """
+        keys = cells.tree.keys[-1] if cells.tree.keys else {}
+        _refuse_name(column, cells)
+        table = open_table(mapping)
+        keys = _telling_columns(keys, table.columns())
+        require(table, [column, *keys])
+        rows = table.select([column, *keys])
+        given = [without_blanks(as_text(np.asarray(rows[name]))) for name in (column, *keys)]
+        if not given[0].size:
+            raise DataError(f"{table.name} is empty", needed="a row for each place of each area")
+        if any(text is None or not str(text).strip() for column in given for text in column.tolist()):
+            raise DataError(f"{table.name} has a row without an area or a place", needed="both in every row")
+        place = {key: i for i, key in enumerate(zip(*(c.tolist() for c in keys.values())))}
+        if len(keys) == 1:  # a place may also be written as tables print it
+            place = {(label,): i for i, label in enumerate(cells.tree.labels(cells.tree.levels[-1]))} | place
+        found = np.array([place.get(key, -1) for key in zip(*(c.tolist() for c in given[1:]))])
+        if (found < 0).any():
+            at = int(np.argmax(found < 0))
+            shown = [str(c[at]) for c in given[1:]]
+            raise DataError(
+                f"area '{given[0][at]}' lists '{'/'.join(shown)}', which is no place of level "
+                f"'{cells.tree.levels[-1]}'",
+                remedy=next(
+                    filter(None, map(lost_zeros, keys, shown, (key.tolist() for key in keys.values()))),
+                    "correct the mapping",
+                ),
+            )
+        names, area = np.unique(given[0], return_inverse=True)
+        both, times = np.unique(np.stack([area.reshape(-1), found]), axis=1, return_counts=True)
+        if (times > 1).any():
+            which, leaf = both[:, int(np.argmax(times > 1))]
+            raise DataError(
+                f"area '{names[which]}' lists the place '{cells.tree.label(cells.tree.levels[-1], int(leaf))}' twice",
+                needed="each place of an area in one row",
+            )
+        return cls(column, tuple(names.tolist()), area.reshape(-1), found, tuple(by))
+
+    def laid_out(self, cells: Cells, shapes: Shapes) -> Areas:
+        """Return the areas, together with the ancestors of their places in the hierarchy."""
+        ancestors = [cells.tree.ancestors(level, level - 1) for level in range(1, len(cells.tree.levels))]
+        return Areas.of(shapes, ancestors, self.area, self.leaf)
+
+
+def _telling_columns(keys: Keys, given: Collection[str]) -> Keys:
+    """Return the key columns in a table of areas if they identify all places, else all key columns."""
+    held = {name: key for name, key in keys.items() if name in given}
+    apart = len(set(zip(*(key.tolist() for key in held.values())))) if held else 0
+    return held if apart and apart == len(next(iter(keys.values()))) else keys
+
+
+def _refuse_name(column: str, cells: Cells) -> None:
+    taken = {*cells.tree.levels, *(r.name for a in cells.attributes for r in a.views)}
+    if column in taken:
+        raise SpecError(
+            f"the column of areas is named '{column}', which is also the name of a level or an attribute",
+            remedy="give the column of areas another name",
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +150,7 @@ class PlacesAsked:
         return cls(level, tuple(tree.labels(level)), leaves, tree.leaf_ptr(tree.level(level)))
 
     @classmethod
-    def of_areas(cls, own: OwnAreas) -> PlacesAsked:
+    def of_areas(cls, own: AreaTable) -> PlacesAsked:
         """Return areas that cut across the hierarchy, each as a list of places."""
         order = np.argsort(own.area, kind="stable")
         edges = np.searchsorted(own.area[order], np.arange(len(own.names) + 1))
@@ -162,7 +245,7 @@ class Names:
     """
 
     cells: Cells
-    own: OwnAreas | None = None
+    own: AreaTable | None = None
 
     def find(self, name: str) -> Count:
         """Return the counts that a name denotes.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trueup.digits import ThreeLines, to_figure
 from trueup.errors import SpecError
-from trueup.model.cells import Cells, Margin
+from trueup.model.cells import Cells, Margin, place_labelled
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.model.tables import dataset_of, margin_asked, table_of
@@ -206,18 +206,12 @@ def places_of_area(cells: Cells, places: Area) -> NDArray[np.bool_]:
     tree, last = cells.tree, len(cells.tree.levels) - 1
     times = np.zeros(tree.sizes[-1], np.int64)
     for name, place in listed:
-        times += tree.ancestors(last, tree.level(name)) == _place(cells, name, place)
+        if (at := place_labelled(tree, name, str(place))) is None:
+            raise SpecError(
+                f"level '{name}' has no place '{place}'", needed=f"a key such as '{tree.label(name, 0)}'"
+            )
+        times += tree.ancestors(last, tree.level(name)) == at
     if times.max() > 1:
         twice = tree.label(tree.levels[-1], int(times.argmax()))
         raise SpecError(f"the area holds '{twice}' more than once", needed="places that do not overlap")
     return times > 0
-
-
-def _place(cells: Cells, level: str, label: str) -> int:
-    tree, at = cells.tree, cells.tree.level(level)
-    found = [place for place in range(tree.sizes[at]) if tree.label(level, place) == str(label)]
-    if not found:
-        raise SpecError(
-            f"level '{level}' has no place '{label}'", needed=f"a key such as '{tree.label(level, 0)}'"
-        )
-    return found[0]
