@@ -1,4 +1,7 @@
-"""The base of all laws of noise: mass, moments, exact sampler, and exact privacy cost."""
+"""The base of all laws of noise: mass, moments, exact sampler, and exact privacy cost.
+
+One file: what a law has to state, and what follows from it for every law.
+"""
 
 from __future__ import annotations
 
