@@ -32,7 +32,7 @@ from trueup.files import (
     is_workbook,
     named_folder,
 )
-from trueup.files.database import Relation, connect, parquet, quiet_duckdb
+from trueup.files.database import Relation, connect_to_files, parquet, quiet_duckdb
 
 LIBRARIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "arrow"}
 """Libraries that hold tables, and the extra that installs each."""
@@ -233,7 +233,7 @@ def _open_file(path: Path, connection: Any) -> Source:
         from trueup.files.workbook import open_workbook
 
         return open_workbook(path)
-    connection = connection or connect(files=files)
+    connection = connection or connect_to_files(files)
     with quiet_duckdb(name, files):
         if all(map(is_parquet, files)):
             return Relation(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import TrueupError
-from trueup.files.database import connect
+from trueup.files.database import connect_to_files
 from trueup.io.bundle.read import StoredRelease
 from trueup.io.bundle.tables import read_counted, read_measured
 from trueup.model.build import build_constraints, cells_of_sizes
@@ -167,6 +167,6 @@ def _counts_of(folder: RunFolder, part: PlacePart) -> tuple[int, NDArray[np.int6
     branch = folder.branch(part)
     cells = folder.cells(branch)
     file = folder.tables.path(f"{len(folder.spec.levels) - 1:02d}-{part}")
-    with connect(files=[file], threads=1) as connection:
+    with connect_to_files([file], threads=1) as connection:
         counts, _ = read_counted(connection, [file], cells, cells.finest)
     return int(branch.starts[-1]), np.asarray(counts).reshape(cells.shape[0], -1)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
-from trueup.files.database import connect, parquet, quiet_duckdb, quoted
+from trueup.files.database import connect_to_files, parquet, quiet_duckdb, quoted
 from trueup.io.bundle.manifest import digest
 from trueup.io.bundle.strict import KINDS, columns_of
 from trueup.model.cells import Cells
@@ -92,7 +92,7 @@ class DrawsInParts:
             path = self.folder / name
             if not path.is_file() or digest(path) != written:
                 raise _damaged(name, "is missing or not the file that was written")
-            with connect(files=[path], threads=1) as connection, quiet_duckdb(f"'{path.name}'"):
+            with connect_to_files([path], threads=1) as connection, quiet_duckdb(f"'{path.name}'"):
                 cells, first = self._cells(connection, path)
                 if not asked[cells // (self.cells.n // self.cells.shape[0])].any():
                     continue

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError, TrueupError
-from trueup.files.database import connect, literal, parquet, quiet_duckdb
+from trueup.files.database import connect_to_files, literal, parquet, quiet_duckdb
 from trueup.files.memory import PROCESS_BYTES, machine_bytes, refuse_needed
 from trueup.io.bundle.kept_parts import LARGEST_COUNT, DrawsInParts
 from trueup.io.bundle.manifest import FORMAT, MANIFEST, digest, margin_in
@@ -210,7 +210,7 @@ def _draws(folder: Path, names: Iterable[str], shape: tuple[int, int, int]) -> N
 def _counts(path: Path, most: int) -> NDArray:
     """Read the column of counts from one file, and refuse a file with more than `most` rows."""
     table = _table_name(path)
-    with connect(files=[path], threads=1) as connection, quiet_duckdb(f"'{path.name}'"):
+    with connect_to_files([path], threads=1) as connection, quiet_duckdb(f"'{path.name}'"):
         if path.suffix == ".parquet" and columns_of(connection, [path]).get("count") not in KINDS["whole"]:
             raise _damaged(f"'{path.name}' has no column of whole numbers called 'count'")
         if connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0] > most:

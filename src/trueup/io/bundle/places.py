@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.files.database import connect
+from trueup.files.database import connect_to_files
 from trueup.files.values import public_numbers, whole_limits
 from trueup.files.writing import write_parquet
 from trueup.io.bundle.strict import columns_of, read_typed
@@ -106,7 +106,7 @@ def _column_kinds(
     path: Path, levels: Sequence[str], limited: Sequence[Collection[str]]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the data type of every column in a file of places, and the columns that may lack values."""
-    with connect(files=[path], threads=1) as connection:
+    with connect_to_files([path], threads=1) as connection:
         held = columns_of(connection, [path])
     names = [f"{level}@name" for level in levels if f"{level}@name" in held]
     limits = [limit_column(level, limit) for level, own in zip(levels, limited) for limit in own]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
-from trueup.files.database import connect, parquet, quiet_duckdb, quoted, text_columns, unmasked
+from trueup.files.database import connect_to_files, parquet, quiet_duckdb, quoted, text_columns, unmasked
 
 LARGEST_TEXT = 64_000_000
 """Largest size (bytes) of a manifest or a spec; those of a nation with all its tables have less than one million."""
@@ -170,7 +170,7 @@ def read_typed(
     Traceback (most recent call last):
     trueup.errors.BundleError: 'places.parquet' has no column 'block' of the kind 'whole'. To do: restore the bundle from a copy.
     """
-    with connect(files=[path], threads=1) as connection:
+    with connect_to_files([path], threads=1) as connection:
         refuse_untyped(connection, [path], kinds, most, may_lack=may_lack)
         texts = [name for name, kind in kinds.items() if kind == "text"]
         others = ", ".join(quoted(name) for name in kinds if name not in texts) or "1"

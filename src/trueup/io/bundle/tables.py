@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.files.database import TEXTS_AT_ONCE, connect, parquet, quiet_duckdb, quoted
+from trueup.files.database import TEXTS_AT_ONCE, connect_to_files, parquet, quiet_duckdb, quoted
 from trueup.files.values import as_text
 from trueup.files.writing import write_parquet
 from trueup.io.bundle.manifest import header_in
@@ -100,7 +100,7 @@ def read_measured(
     """Return the measurements in one file as one vector for each measured margin."""
     import duckdb
 
-    with connection.cursor() if connection else connect(files=[path], threads=1) as reader:
+    with connection.cursor() if connection else connect_to_files([path], threads=1) as reader:
         try:
             rows = reader.execute(
                 f"SELECT unnest(value)::BIGINT AS value FROM {parquet([path])} WHERE level <> ''"

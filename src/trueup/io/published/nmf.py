@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.database import connect, parquet, quiet_duckdb
+from trueup.files.database import connect_to_files, parquet, quiet_duckdb
 from trueup.io.published.sdhc import PUBLISHED, stated_variance
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
@@ -113,7 +113,7 @@ def _level_rows(root: Path, level: str, kind: str) -> list[Row]:
             f"'{root}' has no files for level '{level}'",
             needed=f"files with paths of the form {level}.parquet/{kind}/.../*.parquet",
         )
-    with connect(files=files) as connection, quiet_duckdb(f"a file of level '{level}'"):
+    with connect_to_files(files) as connection, quiet_duckdb(f"a file of level '{level}'"):
         relation = connection.sql(f"FROM {parquet(files, 'hive_partitioning = false, union_by_name = true')}")
         if missing := [name for name in _COLUMNS[kind] if name not in relation.columns]:
             raise DataError(
