@@ -294,6 +294,6 @@ def main(loaded: Callable[[], None] = lambda: None) -> None:
         # To load all commands and read their options takes longer than to run some of them.
         app = whole_app(next(iter(sys.argv[1:]), None))
         loaded()
-        app()
+        app(prog_name="trueup")
 
     run_app(command)
