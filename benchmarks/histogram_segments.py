@@ -21,8 +21,10 @@ from scipy import sparse
 from benchmarks import _pl94
 from benchmarks.harness import Case, Harness, Picture, available
 from trueup.kernel.histogram import cell_groups
+from trueup.kernel.histogram.spine import Spine
+from trueup.model.constraints import Constraints
 from trueup.reconciling.histogram_parts import Answers, down, joined_summaries, up
-from trueup.reconciling.segments import Segment, segment_plan
+from trueup.reconciling.segments import Segment, SegmentPlan, segment_plan
 
 CUT = 3  # tracts
 PLACES = 2_000  # blocks in a segment, about
@@ -33,12 +35,12 @@ def cases(harness: Harness) -> Iterator[Case]:
     for blocks, races, peers in ((12, 4, ("whole tree", "clarabel")), (1_000, 63, ("whole tree",))):
         state = _pl94.synthetic(blocks, races)
         runs = {
-            "whole tree": lambda state=state: _Run(state, whole=True).sweep(),
+            "whole tree": lambda state=state: Sweeps(state, whole=True).sweep(),
             "clarabel": available("clarabel", lambda state=state: _by_clarabel(state)),
         }
         yield from harness.compare(
             f"{blocks:,} blocks of {32 * races:,} cells: by segments",
-            lambda state=state: _Run(state).sweep(),
+            lambda state=state: Sweeps(state).sweep(),
             {name: runs[name] for name in peers},
         )
 
@@ -61,17 +63,17 @@ def pictures(harness: Harness) -> Iterator[Picture]:
     yield Picture(title="Core milliseconds per block", columns=columns, rows=rows)
 
 
-class _Run:
+class Sweeps:
     """Both sweeps over a state's segments, with the core time of each."""
 
     def __init__(self, state: _pl94.State, *, whole: bool = False) -> None:
         self.state, self.spent = state, {"noise": 0.0, "up": 0.0, "top": 0.0, "down": 0.0}
         plan, tree = segment_plan(state.constraints, state.headers), state.tree
         last = len(tree.levels) - 1
-        self.top = plan.segment(state.constraints, 0, last if whole else CUT, 0, 1)
+        self.top = segment_of(plan, state.constraints, 0, last if whole else CUT, 0, 1)
         edges = _edges(tree.leaf_ptr(CUT))
         runs = [] if whole else pairwise(edges)
-        self.rest = [plan.segment(state.constraints, CUT, last, a, b) for a, b in runs]
+        self.rest = [segment_of(plan, state.constraints, CUT, last, a, b) for a, b in runs]
 
     def sweep(self, keep: bool = True) -> NDArray[np.int64]:
         """The blocks' tables, or only the last segment's."""
@@ -80,13 +82,14 @@ class _Run:
         top = self._timed("top", down, self.top, self._answers(self.top), below, None, 1).tables[-1]
         tables = [top] if not self.rest else []
         for s in self.rest:
-            settled = self._timed("down", down, s, self._answers(s), None, top[s.start : s.stop], 1)
+            settled = self._timed("down", down, s, self._answers(s), None, top[places_of(s, CUT)], 1)
             tables = [*(tables if keep else []), settled.tables[-1]]
         return np.concatenate(tables)
 
     def _answers(self, segment: Segment) -> Answers:
         return self._timed(
-            "noise", lambda: [self.state.answers(level, segment.places(level)) for level in segment.measured]
+            "noise",
+            lambda: [self.state.answers(level, places_of(segment, level)) for level in segment.measured],
         )
 
     def _timed(self, what: str, function, *arguments):
@@ -94,6 +97,27 @@ class _Run:
         result = function(*arguments)
         self.spent[what] += time.process_time() - begin
         return result
+
+
+def segment_of(
+    plan: SegmentPlan, constraints: Constraints, top: int, bottom: int, start: int, stop: int
+) -> Segment:
+    """Return places `start` to `stop` of level `top`, with all places below them down to level `bottom`."""
+    tree = constraints.cells.tree
+    branch = tree.branch(top, start, stop, bottom)
+    firsts = tuple(int(tree.starts(top, level)[start]) for level in range(top, bottom + 1))
+    within = [slice(f, f + size) for f, size in zip(firsts, branch.sizes)]
+    own = tuple(
+        tuple(table if len(table) == 1 else table[rows] for table in tables)
+        for tables, rows in zip(plan.bounds(constraints)[top : bottom + 1], within, strict=True)
+    )
+    return Segment(plan, top, bottom, Spine(branch.child_ptr, branch.sizes[0]), firsts, own)
+
+
+def places_of(segment: Segment, level: int) -> slice:
+    """Return the places of a segment within a level of the whole tree."""
+    first = segment.firsts[level - segment.top]
+    return slice(first, first + segment.spine.size(level - segment.top))
 
 
 def _edges(leaves: NDArray[np.int64]) -> list[int]:
@@ -104,7 +128,7 @@ def _edges(leaves: NDArray[np.int64]) -> list[int]:
 
 def _profile(blocks: int) -> list[str]:
     state = _pl94.synthetic(blocks)
-    run = _Run(state)
+    run = Sweeps(state)
     run.sweep(keep=False)
     each = {what: 1e3 * seconds / blocks for what, seconds in run.spent.items()}
     total = each["up"] + each["top"] + each["down"]

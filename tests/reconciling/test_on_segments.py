@@ -10,10 +10,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from benchmarks.histogram_segments import places_of, segment_of
 from tests.conformance.structures import STRUCTURES
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
-from trueup.kernel.histogram.spine import Spine
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Bound, Constraints, violations
 from trueup.model.header import Measured, split
@@ -23,7 +23,7 @@ from trueup.noise.laws.undrawn import Exact
 from trueup.reconciling import histogram_parts as on_segments
 from trueup.reconciling.histogram_parts import down, joined_summaries, tie_seed, up
 from trueup.reconciling.histogram_tree import HistogramTree
-from trueup.reconciling.segments import Segment, SegmentPlan, segment_plan
+from trueup.reconciling.segments import SegmentPlan, segment_plan
 
 HISTOGRAMS = [
     s
@@ -39,25 +39,6 @@ def answers_of(segment, cells, headers, parts):
         own = [p for h, p in zip(headers, parts, strict=True) if h.margin.level == cells.tree.levels[level]]
         found.append([p.reshape(cells.tree.sizes[level], -1)[places_of(segment, level)] for p in own])
     return found
-
-
-def segment_of(plan, constraints, top, bottom, start, stop):
-    """Places `start` to `stop` of a level with all below them down to another."""
-    tree = constraints.cells.tree
-    branch = tree.branch(top, start, stop, bottom)
-    firsts = tuple(int(tree.starts(top, level)[start]) for level in range(top, bottom + 1))
-    within = [slice(f, f + size) for f, size in zip(firsts, branch.sizes)]
-    own = tuple(
-        tuple(table if len(table) == 1 else table[rows] for table in tables)
-        for tables, rows in zip(plan.bounds(constraints)[top : bottom + 1], within, strict=True)
-    )
-    return Segment(plan, top, bottom, Spine(branch.child_ptr, branch.sizes[0]), firsts, own)
-
-
-def places_of(segment, level):
-    """Its places within a level of the whole tree."""
-    first = segment.firsts[level - segment.top]
-    return slice(first, first + segment.spine.size(level - segment.top))
 
 
 def of_places(summary, places):
