@@ -168,3 +168,14 @@ def test_draws_as_an_array_are_told_by_place_and_attribute(posterior):
     by_age = held["count"].groupby("age").sum()
     assert by_age.sel(age="65+").values.ravel().tolist() == t[..., 2].sum((1, 2)).tolist()
     assert held["count"].dims == ("chain", "draw", "cell")
+
+
+def test_a_name_of_two_places_is_the_coarser_one_in_questions_and_quantities():
+    keys = [{}, {"region": ["x", "x"]}, {"town": ["x", "y"]}]
+    cells = Cells(Tree.from_columns(["all", "region", "town"], keys, whole_code=[False, True, True]), ())
+    posterior = Posterior(
+        cells, Drawn(np.array([[[3, 4], [5, 6]]]), independent=True), {"method": "demo"}, "ab" * 32
+    )
+    assert posterior.quantity("x").draws.ravel().tolist() == [7, 11]
+    assert posterior.quantity("'town=x'").draws.ravel().tolist() == [3, 5]
+    assert ask(posterior, ["x"]).values("mean").tolist() == [9]

@@ -1,6 +1,8 @@
 """DuckDB connections that may open only given files, and the tables that they read.
 
 Messages never quote its own errors: they may hold a line of confidential data.
+
+One file: what a connection may do and what its errors may say.
 """
 
 from __future__ import annotations

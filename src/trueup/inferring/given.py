@@ -5,6 +5,8 @@ If only one part of a count is not zero, the count has that part's records, henc
 no information, and would be taken for a second measurement. Which parts are zero is not published. So the whole is left out
 if all parts but one are published as zero, and that part has the value of the whole. If another part is not zero in truth,
 the information in the value of the whole is left unused.
+
+One file: each argument is checked against the others.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from trueup.inferring.subtree_part import FromAbove, SubtreePart, draw_part
 from trueup.inferring.tree_parts import Top, Weighted
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.io.bundle.posterior import write_drawn
-from trueup.kernel.messages.downward import joined
+from trueup.kernel.messages.downward import joined_marginals
 from trueup.model.records.drawn import Columns, Marginals
 
 
@@ -134,7 +134,7 @@ class PartTables(NamedTuple, Generic[Found]):
 def tables_of_part(given: PartGiven) -> PartTables[tuple[Reals, float]]:
     """Draw the counts of parts given the counts above them, and return the tables of the parts."""
     found = [draw_part(item) for item in given.parts]
-    every = Marginals(*joined([below.marginals for below in found]))
+    every = Marginals(*joined_marginals([below.marginals for below in found]))
     figures = every.describe(given.level)
     return_freed(None)
     counts = np.concatenate([below.counts for below in found], axis=1)

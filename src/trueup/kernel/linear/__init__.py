@@ -18,6 +18,8 @@ bound is attained (Dorn 1960; for absolute deviations it is the duality of linea
 leaves of it. Points that matter are at least as good as the one in hand, `F(x) <= F`, so a count that is measured by
 itself differs from its measurement by `sqrt(F / w_j)` at most; over that interval `s_j x_j` is least at one of its
 ends. So the bound needs no solver's word, and what rounding may have changed in its own evaluation is taken off too.
+
+One file: bounds are proved of the losses.
 """
 
 from __future__ import annotations
@@ -62,8 +64,8 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Optimum:
-    """An optimum (n,), its weighted squares, and a lower bound on those of all feasible points."""
+class FitOptimum:
+    """An optimum (n,) of a fit, its weighted squares, and a lower bound on those of all feasible points."""
 
     x: np.ndarray
     objective: float

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy  # its parts load when first used
 
-from trueup.kernel.linear import Fit, Optimum, least_squares_bound
+from trueup.kernel.linear import Fit, FitOptimum, least_squares_bound
 from trueup.kernel.linear.polyhedron import Polyhedron
 
 # Distances from a limit, relative to the counts in its unit, at which an interior point touches it: the next one is tried
@@ -135,7 +135,7 @@ class _Limits:
 
 def optimum_near(
     polyhedron: Polyhedron, fit: Fit, x: np.ndarray, unit: float | None = None
-) -> Optimum | None:
+) -> FitOptimum | None:
     """Return the optimum if the search from a given point finds it, or else None.
 
     Parameters
@@ -166,7 +166,7 @@ def optimum_near(
     return next((found for found in tried if found is not None), None)
 
 
-def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarray) -> Optimum | None:
+def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarray) -> FitOptimum | None:
     """Return the optimum if the search from a given set of active rows finds it, or else None."""
     for _ in range(ORIGINS):
         moved, rest = limits.around(origin), fit.around(origin)
@@ -176,7 +176,7 @@ def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarra
         if face is None:
             return None
         if np.abs(face.x).max(initial=0.0) <= CHANGE:
-            return Optimum(origin + face.x, rest.objective(face.x), moved.bound(rest, face))
+            return FitOptimum(origin + face.x, rest.objective(face.x), moved.bound(rest, face))
         origin, side = origin + np.floor(face.x), face.side
     return None
 

@@ -21,7 +21,7 @@ import scipy  # its parts load when first used
 
 from trueup.errors import TrueupError
 from trueup.kernel import Status
-from trueup.kernel.linear import Fit, Optimum
+from trueup.kernel.linear import Fit, FitOptimum
 from trueup.kernel.linear.active_set import optimum_near
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.separable import separable_optimum
@@ -104,7 +104,7 @@ def constrained_least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
     return answer
 
 
-def _proved(polyhedron: Polyhedron, best: Optimum) -> Answer:
+def _proved(polyhedron: Polyhedron, best: FitOptimum) -> Answer:
     x = np.maximum(best.x, 0.0) if polyhedron.nonnegative else best.x
     residual, gap = polyhedron.residual(x), relative_gap(best.objective, best.bound)
     return Answer(x, status_of(residual, polyhedron), residual, best.objective, gap)

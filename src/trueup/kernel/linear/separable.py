@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import scipy  # its parts load when first used
 
-from trueup.kernel.linear import Fit, Optimum
+from trueup.kernel.linear import Fit, FitOptimum
 from trueup.kernel.linear.polyhedron import Polyhedron
 
 MAX_NEWTON_STEPS = 100
@@ -66,7 +66,7 @@ class _Dual:
         return _solved(scipy.sparse.csc_array(rows @ rows.T), gap)
 
 
-def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> Optimum | None:
+def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> FitOptimum | None:
     """Return the optimum if each count is measured by itself and limited by itself, or else None.
 
     None where the program is of another kind, where there is no such point, or where the steps do not settle.
@@ -92,7 +92,7 @@ def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> Optimum | None:
         return None
     x, prices = found  # x is the least of the Lagrangian in the box, so the dual's value is a bound
     bound = 2 * dual.value(prices, x, dual.sums - dual.matrix @ x)
-    return Optimum(origin + x, fit.around(origin).objective(x), bound)
+    return FitOptimum(origin + x, fit.around(origin).objective(x), bound)
 
 
 def _measured_alone(fit: Fit) -> tuple[np.ndarray, np.ndarray] | None:

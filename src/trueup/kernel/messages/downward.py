@@ -176,7 +176,7 @@ def mixed(parts: Sequence[Exact], weights: Reals) -> Exact:
     return begin, low, out
 
 
-def joined(parts: Sequence[Exact]) -> Exact:
+def joined_marginals(parts: Sequence[Exact]) -> Exact:
     """Return the marginals of several groups of nodes, joined end to end."""
     starts = np.cumsum([0, *(start[-1] for start, _, _ in parts)])
     start = np.concatenate([[0], *(own[1:] + before for (own, _, _), before in zip(parts, starts))])

@@ -19,7 +19,7 @@ from trueup.kernel.messages.downward import (
     Exact,
     downward,
     given_to_parts,
-    joined,
+    joined_marginals,
     mixed,
     mixed_above,
     products,
@@ -98,7 +98,7 @@ def _mixed_below(
     tilted, messages = whole.tilted._replace(informs=informs), whole.messages._replace(offset=offset)
     down, moved = downward(below, tilted, messages, [np.ones(1)] * parents + roots)
     rest = products(messages.masses, offset, down, first, n)
-    return joined([mixed(exact, weights), rest]), rounding + moved
+    return joined_marginals([mixed(exact, weights), rest]), rounding + moved
 
 
 @njit(cache=True)

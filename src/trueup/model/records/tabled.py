@@ -169,7 +169,7 @@ class Labels:
     @classmethod
     def of(cls, cells: Cells, margins: Iterable[Margin]) -> Labels:
         """Return the labels of some cells' counts; a label of two counts denotes that of the coarser margin."""
-        levels = (Margin(level, cells.coarsest.attributes) for level in cells.tree.levels)
+        levels = (Margin(level, cells.coarsest.attributes) for level in reversed(cells.tree.levels))
         every = (*cells.finest_tables, *margins, *(m for m in levels if cells.holds(m)))
         return cls({label: (m, g) for m in every for g, label in enumerate(cells.margin_labels(m))})
 

@@ -2,6 +2,8 @@
 
 Each kind of block has the template of its name in `templates/blocks/`. Everything in a chart stands at percentages, so that it
 fits any screen while its text keeps its size, and the style sheet owns the colours. Series differ in shape as well as in colour.
+
+One file: pages are made of every kind of block.
 """
 
 from __future__ import annotations
