@@ -13,20 +13,22 @@ import hashlib
 import json
 from dataclasses import is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from trueup.errors import BundleError
 from trueup.files.database import connect, quoted, writing_by_duckdb
 from trueup.files.writing import staged, write_parquet
 from trueup.io.bundle.manifest import slug
-from trueup.io.bundle.schema import KeptAssessment
+from trueup.io.bundle.schema import ManifestMargin, ManifestPart, Whole, fields_of
 from trueup.io.bundle.strict import amount, read_json, read_text, read_typed, refuse_links
 from trueup.model.cells import Margin
 from trueup.model.records.assessment import FIELDS, Assessed, Assessment, Budget, Columns, Flag
 from trueup.model.spec import Spec, parse_spec
 from trueup.model.tables import margin_columns
+from trueup.noise.law import Currency
 from trueup.version import __version__
 
 FORMAT = 1
@@ -47,6 +49,28 @@ _WRITTEN = (
     *("replicates", "asked", "seed", "flags", "stats"),
 )
 """Fields of an assessment that its manifest holds."""
+
+_Method = Annotated[Any, fields_of(Assessed, verb=Literal["reconcile", "infer", "comparator"])]
+_Budget = Annotated[Any, fields_of(Budget, currency=Currency)]
+_Flag = Annotated[Any, fields_of(Flag, what=Literal["bias", "coverage"])]
+
+
+class KeptAssessment(ManifestPart):
+    """The manifest of an assessment, with the type of every part."""
+
+    format: int
+    title: str
+    public: bool
+    truth: str
+    methods: Annotated[list[_Method], Field(min_length=1)]
+    budgets: Annotated[list[_Budget], Field(min_length=1)]
+    levels: Annotated[list[ManifestMargin], Field(min_length=1)]
+    intervals: dict[str, float]
+    replicates: Annotated[Whole, Field(ge=1)]
+    asked: Whole
+    seed: int
+    flags: list[_Flag]
+    stats: dict[str, Any]
 
 
 def write_assessment(out: str | Path, spec_text: str, assessment: Assessment, page: str) -> Path:

@@ -1,4 +1,4 @@
-"""Types of the parts of a manifest and of an assessment, which are checked before any part is used.
+"""Types of the parts of a manifest, which are checked before any part is used.
 
 A part that is missing or of another type raises `pydantic.ValidationError`, which is a ValueError.
 """
@@ -6,51 +6,52 @@ A part that is missing or of another type raises `pydantic.ValidationError`, whi
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Optional, get_type_hints
+from typing import Annotated, Any, Optional, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, create_model, model_validator
 
 from trueup.model.guarantee import Change, Charge, Guarantee
-from trueup.model.records.assessment import Assessed, Budget, Flag
 from trueup.model.records.drawn import Conflict
 from trueup.model.records.quantity import Ratio
 from trueup.model.records.release import Miss
-from trueup.noise.law import Cost, Currency
+from trueup.noise.law import Cost
 from trueup.privacy.contribution import Relation
 
 Whole = Annotated[int, Field(ge=0, le=2**62)]
 Amount = str | Whole
 
 
-class _Part(BaseModel):
+class ManifestPart(BaseModel):
     """A part of a manifest, with typed keys; unknown keys of later versions are ignored."""
 
     model_config = ConfigDict(strict=True, defer_build=True)
 
 
-class _Margin(_Part):
+class ManifestMargin(ManifestPart):
+    """The margin that a table is about."""
+
     level: str
     attributes: list[str]
     where: list[dict[str, str]] = []
 
 
-class _Header(_Margin):
+class _Header(ManifestMargin):
     query: str
     law: str
     parameters: dict[str, Any]
 
 
-class _Counts(_Margin):
+class _Counts(ManifestMargin):
     files: str
 
 
-class _Exact(_Part):
+class _Exact(ManifestPart):
     """A part that has no other keys."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-def _fields_of(record: type, **kinds: Any) -> PlainValidator:
+def fields_of(record: type, **kinds: Any) -> PlainValidator:
     """Return the check that a part has all fields of a record and no others, with their types in JSON.
 
     Whole numbers are not below 0, and exact amounts are texts. For other fields `kinds` gives a type, or a type and a default.
@@ -61,12 +62,12 @@ def _fields_of(record: type, **kinds: Any) -> PlainValidator:
     return PlainValidator(create_model(record.__name__, __base__=_Exact, **fields).model_validate)
 
 
-_Price = Annotated[tuple[Relation, Annotated[Any, _fields_of(Cost)]], Field(strict=False)]
-_Charge = Annotated[Any, _fields_of(Charge, prices=(list[_Price], []))]
-_Change = Annotated[Any, _fields_of(Change)]
+_Price = Annotated[tuple[Relation, Annotated[Any, fields_of(Cost)]], Field(strict=False)]
+_Charge = Annotated[Any, fields_of(Charge, prices=(list[_Price], []))]
+_Change = Annotated[Any, fields_of(Change)]
 _Guarantee = Annotated[
     Any,
-    _fields_of(
+    fields_of(
         Guarantee,
         charges=list[_Charge],
         sentences=list[str],
@@ -75,13 +76,13 @@ _Guarantee = Annotated[
 ]
 
 
-class _Level(_Part):
+class _Level(ManifestPart):
     level: str
     places: Whole
 
 
 class _Class(_Exact):
-    table: _Margin
+    table: ManifestMargin
     lowest: float
     simulated: Whole
     bias: float
@@ -89,19 +90,19 @@ class _Class(_Exact):
     margins: Annotated[list[float], Field(min_length=5)]
 
 
-class _Expected(_Part):
+class _Expected(ManifestPart):
     note: str
     confidences: list[Whole]
     classes: list[_Class]
 
 
-class _Stamp(_Part):
+class _Stamp(ManifestPart):
     ledger: str
     entry: Whole
     head: str
 
 
-class Manifest(_Part):
+class Manifest(ManifestPart):
     """The manifest of a bundle, with the type of every part."""
 
     format: int
@@ -119,7 +120,7 @@ class Manifest(_Part):
     method: dict[str, Any] = {}
     checks: dict[str, bool] = {}
     stats: dict[str, float | str | None] = {}
-    misses: list[Annotated[Any, _fields_of(Miss)]] = []
+    misses: list[Annotated[Any, fields_of(Miss)]] = []
     counts: list[_Counts] = []
     noted: list[str] = []
     expected: _Expected | None = Field(None, alias="expected errors")
@@ -135,13 +136,13 @@ class Manifest(_Part):
         return self
 
 
-class _Recode(_Part):
+class _Recode(ManifestPart):
     name: str
     values: list[str]
     groups: list[Whole]
 
 
-class _Attribute(_Part):
+class _Attribute(ManifestPart):
     name: str
     values: Annotated[list[str], Field(min_length=1)]
     partition: bool
@@ -154,39 +155,39 @@ class _Attribute(_Part):
         return self
 
 
-class _Shape(_Part):
+class _Shape(ManifestPart):
     chains: Annotated[int, Field(ge=1, le=10_000)]
     draws: Annotated[int, Field(ge=1, le=2**31)]
     cells: Annotated[int, Field(ge=1, le=2**31)]
 
 
-class _DrawnHow(_Part):
+class _DrawnHow(ManifestPart):
     independent: bool
     connected: bool
     approximate: str
 
 
-class _Prior(_Part):
+class _Prior(ManifestPart):
     name: str
 
 
-class _Estimated(_Part):
+class _Estimated(ManifestPart):
     doubts: list[str] = []
 
 
-class _InferredBy(_Part):
+class _InferredBy(ManifestPart):
     method: str
     prior: _Prior | None = None
     within: str | None = None
 
 
-class _Stats(_Part):
+class _Stats(ManifestPart):
     prior: _Estimated | None = None
     prior_instead: str = ""
     doubt: str = ""
 
 
-class KeptPosterior(_Part):
+class KeptPosterior(ManifestPart):
     """The manifest of a posterior, with the type of every part that is read."""
 
     files: dict[str, str]
@@ -195,34 +196,11 @@ class KeptPosterior(_Part):
     level: Annotated[float, Field(gt=0, lt=1)]
     levels: Annotated[list[_Level], Field(min_length=1)]
     attributes: list[_Attribute]
-    tables: list[_Margin]
-    ratios: list[Annotated[Any, _fields_of(Ratio)]]
+    tables: list[ManifestMargin]
+    ratios: list[Annotated[Any, fields_of(Ratio)]]
     shape: _Shape
     drawn: _DrawnHow
     method: _InferredBy
-    conflicts: list[Annotated[Any, _fields_of(Conflict)]] | None
+    conflicts: list[Annotated[Any, fields_of(Conflict)]] | None
     counted: str
     stats: _Stats
-
-
-_Method = Annotated[Any, _fields_of(Assessed, verb=Literal["reconcile", "infer", "comparator"])]
-_Budget = Annotated[Any, _fields_of(Budget, currency=Currency)]
-_Flag = Annotated[Any, _fields_of(Flag, what=Literal["bias", "coverage"])]
-
-
-class KeptAssessment(_Part):
-    """The manifest of an assessment, with the type of every part."""
-
-    format: int
-    title: str
-    public: bool
-    truth: str
-    methods: Annotated[list[_Method], Field(min_length=1)]
-    budgets: Annotated[list[_Budget], Field(min_length=1)]
-    levels: Annotated[list[_Margin], Field(min_length=1)]
-    intervals: dict[str, float]
-    replicates: Annotated[Whole, Field(ge=1)]
-    asked: Whole
-    seed: int
-    flags: list[_Flag]
-    stats: dict[str, Any]
