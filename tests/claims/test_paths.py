@@ -82,7 +82,7 @@ def test_the_claim_is_broken_by_a_path_that_is_handed_on_as_it_is(tmp_path, monk
     _write(tmp_path / "d1.parquet", DECOY)
     for module in (database, csv_files):
         monkeypatch.setattr(module, "by_letter", lambda path: str(path))
-    monkeypatch.setattr(source, "connect", lambda **_: duckdb.connect())
+    monkeypatch.setattr(source, "connect_to_files", lambda _: duckdb.connect())
     assert _read(tmp_path / "d[1].parquet") == [DECOY]
 
 

@@ -31,7 +31,7 @@ from trueup.model.prior import Bounded, Hierarchical
 from trueup.model.problem import Problem
 from trueup.model.records.drawn import Marginals
 from trueup.model.tree import Tree
-from trueup.noise import law_named, laws
+from trueup.noise import law, law_named
 from trueup.run.local import LocalPool
 
 UPPER = 300
@@ -250,7 +250,7 @@ def test_points_beyond_the_tolerance_fall_back_to_the_mode_and_say_so(rng, monke
 
 @pytest.mark.parametrize("prior", ["flat", {"name": "hierarchical", "concentrations": [50.0]}])
 def test_tables_that_would_be_too_wide_are_no_fault_of_the_law(prior, rng, monkeypatch):
-    monkeypatch.setattr(laws, "MAX_TABLE_ENTRIES", 1 << 10)
+    monkeypatch.setattr(law, "MAX_TABLE_ENTRIES", 1 << 10)
     cells = star(2)
     measured = noisy(cells, np.array([3, 4]), laplace_tree(cells), rng)
     apart = replace(measured, values=(measured.values[0] + 20_000, *measured.values[1:]))

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from trueup.errors import BudgetError, BusyError, DataError, ResourceError, TrueupError
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from trueup.ledger.reservation import Reservation
     from trueup.releasing.cut import PlacePart
     from trueup.releasing.run_folder import RunFolder
-    from trueup.releasing.tasks import Task
     from trueup.run import Executor
 
 Watch = Callable[[str, int, int], None]
@@ -42,6 +41,16 @@ class Work(NamedTuple):
     seconds: float
     core_seconds: float
     peak: int
+
+
+class PartTask(Protocol):
+    """A task that is carried out on every part of a layer of the tree."""
+
+    def done(self, folder: RunFolder, part: PlacePart) -> bool:
+        """Return True if the task was carried out on a part before."""
+        ...
+
+    def __call__(self, part: PlacePart) -> Work: ...
 
 
 @dataclass
@@ -97,7 +106,7 @@ class Log:
     def map(
         self,
         what: str,
-        task: Task,
+        task: PartTask,
         folder: RunFolder,
         parts: list[PlacePart],
         executor: Executor,

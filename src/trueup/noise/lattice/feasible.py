@@ -82,7 +82,7 @@ class WithinLaplace(OnLattice, DiscreteLaplace):
     name: ClassVar[str] = "within-laplace"
     title: ClassVar[str] = "Discrete Laplace within known bounds, sums and rules, pure epsilon"
 
-    public: Any = None
+    public: ClassVar[Any] = None
     """A public table of the set."""
 
     @property
