@@ -92,6 +92,7 @@ def test_a_record_knows_its_spec():
         trueup.reconcile(dataclasses.replace(noisy, spec=None))
 
 
+@pytest.mark.thorough
 def test_every_record_knows_its_problem_and_nothing_is_built_twice():
     problem = trueup.Problem.of(trueup.parse_spec(SPEC), COUNTIES)
     noisy = trueup.measure(problem, COUNTIES)

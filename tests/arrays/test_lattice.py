@@ -75,6 +75,7 @@ def check_laws(rng, matrices, most_draws):
     assert min(told.values()) >= matrices / 6, told
 
 
+@pytest.mark.thorough
 def test_draws_have_the_law_and_wrong_laws_are_rejected(rng):
     check_laws(rng, 6, 40_000)
 
@@ -113,6 +114,7 @@ def check_changes(rng, matrices):
     assert compared >= 0.7 * matrices
 
 
+@pytest.mark.thorough
 def test_the_smallest_change_and_its_loss_are_those_of_enumeration(rng):
     check_changes(rng, 12)
 

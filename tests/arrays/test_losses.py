@@ -127,6 +127,7 @@ def test_a_bad_rho_is_refused(bad):
         delta_of(bad, Fraction(1))
 
 
+@pytest.mark.thorough
 @given(st.fractions(min_value=Fraction(1, 1000), max_value=50, max_denominator=1000), deltas)
 @settings(max_examples=20, deadline=None)
 def test_rho_for_a_delta_keeps_the_promise_and_more_would_break_it(epsilon, delta):

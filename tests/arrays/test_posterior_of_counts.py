@@ -57,6 +57,7 @@ def test_chains_have_the_means_of_all_tables(rng, tables):
     assert off(free.draws, mean, sd) > 10
 
 
+@pytest.mark.thorough
 def test_laws_of_each_cell_inequalities_and_other_sums_count(rng, tables):
     laws = [LAW, discrete_gaussian(sigma2=1)] * 4 + [LAW]
     found = posterior_of_counts(NOISY, laws, A=THREE, R=[[1, -1] + [0] * 7], least=[-12], draws=4000, rng=rng)

@@ -18,6 +18,7 @@ LIMIT = 5.5
 """Standard errors; a standard normal exceeds them with probability 4e-8."""
 
 
+@pytest.mark.thorough
 def test_streamed_figures_are_those_of_all_replicates_held_at_once(rng, held):
     table = blocks(rng, tracts=4, most=10)
     found = assess(
@@ -89,6 +90,7 @@ def scores(found, closed, scale=1.0):
         yield (value - scale * np.mean(closed[margin] ** 2)) / error
 
 
+@pytest.mark.thorough
 def test_least_squares_has_the_error_of_its_closed_form(rng):
     """5 % too much in the closed form must fail by the test that accepts it."""
     spec, table = block_spec(), blocks(rng)

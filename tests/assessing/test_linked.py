@@ -50,6 +50,7 @@ def _beyond(tables, most=4) -> int:
     return int((sizes - most).clip(lower=0).sum())
 
 
+@pytest.mark.thorough
 def test_places_without_households_have_no_ratio(given):
     """Their errors would count as none in the average."""
     spec, tables, places = given
@@ -67,6 +68,7 @@ def test_places_without_households_have_no_ratio(given):
     assert value > 0
 
 
+@pytest.mark.thorough
 def test_the_command_takes_both_tables_and_prints_no_figure(rng, tmp_path):
     paths = linked_tables.write_tables(tmp_path, rng, 60)
     told = ["assess", paths["spec"], "--data", paths["data"], "--geography", paths["geography"]]

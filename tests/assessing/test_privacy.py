@@ -32,6 +32,7 @@ def folders(tmp_path):
     return tmp_path / "secret", tmp_path / "open"
 
 
+@pytest.mark.thorough
 def test_a_confidential_one_is_internal_and_readable_by_nobody_else(folders):
     secret, open_ = folders
     assert [p.name for p in secret.iterdir()] == ["internal"]
@@ -55,6 +56,7 @@ def test_text_of_the_record_shows_no_figure():
     assert not any(number in repr(found) + found._repr_html_() + repr(found.flags) for number in numbers)
 
 
+@pytest.mark.thorough
 def test_reports_of_a_confidential_one_warn_and_are_refused_publication(folders, tmp_path):
     secret, open_ = folders
     assert "Confidential, not for publication" in workflow.render_bundle(secret)
@@ -70,6 +72,7 @@ def test_reports_of_a_confidential_one_warn_and_are_refused_publication(folders,
     assert mode(tmp_path / "page.html") == 0o600
 
 
+@pytest.mark.thorough
 def test_moving_the_files_to_public_does_not_make_them_so(folders):
     secret, _ = folders
     (secret / "internal").rename(secret / "public")
@@ -77,6 +80,7 @@ def test_moving_the_files_to_public_does_not_make_them_so(folders):
         workflow.render_bundle(secret, publish=True)
 
 
+@pytest.mark.thorough
 def test_what_is_read_back_gives_the_same_page(folders):
     for folder in folders:
         record, spec = read_assessment(folder)
@@ -85,6 +89,7 @@ def test_what_is_read_back_gives_the_same_page(folders):
         assert record.replicates == 60
 
 
+@pytest.mark.thorough
 def test_damage_and_strangers_are_refused(folders, tmp_path):
     secret, _ = folders
     with pytest.raises(BundleError, match="holds no assessment"):
@@ -102,6 +107,7 @@ def test_damage_and_strangers_are_refused(folders, tmp_path):
         assert run(command, secret).returncode == 2
 
 
+@pytest.mark.thorough
 def test_figures_of_single_counts_are_one_tidy_row_each(folders):
     import pandas
 
@@ -179,5 +185,6 @@ def test_the_command_leaves_nothing_where_it_refuses(tmp_path):
     assert assess_command(tmp_path, "--out", tmp_path / "full").returncode == 2
 
 
+@pytest.mark.thorough
 def test_spec_of_the_areas_is_what_is_kept(folders):
     assert read_assessment(folders[0])[1] == parse_spec(SPEC)

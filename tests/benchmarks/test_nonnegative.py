@@ -2,6 +2,7 @@
 
 import daqp
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from scipy.optimize import nnls
 
@@ -14,6 +15,7 @@ from trueup.kernel.tree import messages, unidentified
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
 
+@pytest.mark.thorough
 @given(problem(most_leaves=6))
 @settings(max_examples=75, deadline=None)
 def test_equals_enumeration_of_active_sets(case):
@@ -26,6 +28,7 @@ def test_equals_enumeration_of_active_sets(case):
         assert optimality_gap(child_ptr, variance, y, x) < 1e-8
 
 
+@pytest.mark.thorough
 @given(problem(most_leaves=25, exact=False, unmeasured=False))
 @settings(max_examples=150, deadline=None)
 def test_equals_nnls_and_daqp(case):

@@ -163,6 +163,7 @@ def bundle(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 def test_the_papers_example_is_released_and_verified(bundle):
     found = {finding.rule: finding.holds for finding in check_bundle(bundle)}
     assert all(found.values())

@@ -110,6 +110,7 @@ def check_all(found, rng):
         check(case, rng)
 
 
+@pytest.mark.thorough
 def test_stated_losses_are_those_of_all_neighbours_on_random_small_specs(rng):
     kinds = set()
     for case in cases(rng, SPECS):
@@ -290,6 +291,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_is_broken_on_purpose_is_seen(wrong, rng, monkeypatch):
     wrong(monkeypatch)
@@ -298,6 +300,7 @@ def test_what_is_broken_on_purpose_is_seen(wrong, rng, monkeypatch):
         check_all([*named, *cases(rng, 40)], rng)
 
 
+@pytest.mark.thorough
 def test_what_one_household_contributes_is_priced_as_declared(rng):
     """All vectors that a unit may contribute, all pairs of them, for every accepted spec with declared contributions."""
     seen = 0

@@ -138,6 +138,7 @@ def understated(document: dict) -> bool:
     return true_loss(problem) > float(problem.guarantee.amount) * (1 + 1e-9) + 1e-9
 
 
+@pytest.mark.thorough
 def test_no_step_loses_more_than_is_stated(rng):
     assert not any(understated(random_document(rng)) for _ in range(6))
 

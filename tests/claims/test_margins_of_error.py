@@ -126,6 +126,7 @@ def looked_up(released, expected: ExpectedErrors):
     return {t: expected.margin_of_error(t, released.sums(t)) for t in released.published}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WORLDS)
 def test_margins_hold_what_they_say(name, rng):
     problem, prepared, truth = world(name, rng)
@@ -177,6 +178,7 @@ def test_margins_of_a_population_without_empty_places_are_seen(rng):
     assert misses(problem, released, truth, [looked_up(r, wrong) for r in released])
 
 
+@pytest.mark.thorough
 def test_places_of_which_a_sample_has_too_few_below_are_not_said_to_err_less(rng, monkeypatch):
     """4 of 20 blocks an area are simulated, which say more of its sums. Broken on purpose: what is simulated is believed."""
     monkeypatch.setattr("trueup.reconciling.expected_errors.WORK", 2**12)

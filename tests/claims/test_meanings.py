@@ -451,6 +451,7 @@ def differing(specs, tables):
     return compared
 
 
+@pytest.mark.thorough
 def test_every_key_of_a_spec_is_changed():
     """A new key of the parts that a tabulation reads has to be changed here too, and a new part has to be read or named here."""
     changed = set().union(*(specs_of(name)[1] for name in BASES))
@@ -469,6 +470,7 @@ def _parts(kind):
         yield from _parts(part)
 
 
+@pytest.mark.thorough
 def test_the_bar_is_able_to_fail(rng):
     """Digests that leave out who the reference person is, as they did, are found out."""
     other = copy.deepcopy(JOINED)

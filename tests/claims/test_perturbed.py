@@ -56,7 +56,7 @@ def test_intervals_hold_what_they_claim_and_of_another_law_they_do_not(rng):
     assert held(wrong, cells, counts, cells.finest) < -20
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_total_counted_twice_is_held_less_often_than_it_says(rng, monkeypatch):
     """Of places with one part that is not empty, whose totals have the part's key."""
     cells = states((4,) * 1500)

@@ -211,6 +211,7 @@ def assert_true(found: Counter, of: int) -> None:
     assert found["solved"] >= 0.7 * of, found
 
 
+@pytest.mark.thorough
 def test_forty_random_problems():
     assert_true(verdicts(range(40), 120), 40)
 
@@ -321,6 +322,7 @@ def test_a_table_that_settling_leaves_no_room_for_is_found_at_once():
     assert handed == [1]
 
 
+@pytest.mark.thorough
 def test_no_multipliers_contradict_a_system_that_has_a_point(rng):
     for _ in range(200):
         matrix = rng.integers(-1, 3, (5, 4))
@@ -403,6 +405,7 @@ CLOSE = (
 )  # a part just weighs less than its area and the total together
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "slopes", [CLOSE, (Fraction(1), Fraction(2, 5), Fraction(1, 2)), 3 * (Fraction(7, 2),)]
 )
@@ -410,6 +413,7 @@ def test_the_mode_of_the_law_is_found(slopes):
     assert misses(GeneralProjection("l1", "optimal"), *slopes) == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("weight", [lambda law: 1 / law.variance, lambda law: (2 / law.variance) ** 0.5])
 def test_weights_by_the_variance_or_its_root_miss_the_mode(weight, monkeypatch):
     """They follow narrow noise further than its law does."""

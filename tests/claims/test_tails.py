@@ -99,6 +99,7 @@ def test_the_tail_of_independent_noise_is_that_of_its_cdf():
         assert law.cdf(-found.counts) + law.sf(found.counts - 1) > 0.05
 
 
+@pytest.mark.thorough
 def test_many_cells_of_one_sum_have_the_tail_of_independent_noise():
     law = LatticeLaplace(Fraction(1, 3)).on(Lattice.of(10**6, np.ones((1, 10**6), np.int64)))
     assert law.tail(0.05) == DiscreteLaplace("1/3").tail(0.05)

@@ -27,6 +27,7 @@ def kept(tmp_path_factory):
     return folder, done
 
 
+@pytest.mark.thorough
 def test_areas_that_were_asked_for_are_printed_first_and_alone(kept):
     lines = [line.strip() for line in kept[1].stdout.splitlines() if line.strip()]
     assert lines[0] == "district"

@@ -21,6 +21,7 @@ def years(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 def test_changes_are_printed_and_written(years, tmp_path):
     done = run("change", years / "one", years / "two", "--out", tmp_path / "change.csv", "--show", 1)
     assert done.returncode == 0, done.stderr
@@ -36,6 +37,7 @@ def test_changes_are_printed_and_written(years, tmp_path):
     assert found["direction"][1] == "more"
 
 
+@pytest.mark.thorough
 def test_posteriors_are_compared_too(years):
     for year in ("one", "two"):
         done = run("infer", years / year, "--draws", 50, "--out", years / f"posterior-{year}")
@@ -46,6 +48,7 @@ def test_posteriors_are_compared_too(years):
     assert len(set(found["sources"])) == 2
 
 
+@pytest.mark.thorough
 def test_mistakes_are_told(years, tmp_path):
     (tmp_path / "there.csv").write_text("")
     for arguments, said in {

@@ -151,6 +151,7 @@ def test_check_finds_a_guarantee_that_the_spec_does_not_give(areas, tmp_path):
     assert "FAIL the noise and the guarantee are those of the spec" in done.stdout
 
 
+@pytest.mark.thorough
 def test_reconciling_the_same_measurements_gives_the_same_integers(areas, tmp_path):
     import polars
 
@@ -168,6 +169,7 @@ def test_reconciling_the_same_measurements_gives_the_same_integers(areas, tmp_pa
     assert run("check", tmp_path / "mode").returncode == 0
 
 
+@pytest.mark.thorough
 def test_measure_then_reconcile_then_report(areas, tmp_path):
     folder, _ = areas
     done = run("measure", folder / "areas.toml", "--data", folder / "areas.csv", "--out", tmp_path / "noisy")
@@ -329,6 +331,7 @@ def test_a_key_belongs_to_one_spec(tmp_path):
     assert "another spec" in " ".join(other.stderr.split())
 
 
+@pytest.mark.thorough
 def test_plan_names_tables_that_it_leaves_unmeasured(tmp_path):
     """The printed command, followed, shows the counts that were asked for."""
     spec = """

@@ -26,6 +26,7 @@ def bundle(tmp_path_factory):
     return folder / "bundle"
 
 
+@pytest.mark.thorough
 def test_it_prints_every_level_and_writes_a_folder(bundle, tmp_path):
     done = run("infer", bundle, "--draws", 50, "--out", tmp_path / "posterior")
     assert done.returncode == 0, done.stderr
@@ -99,6 +100,7 @@ def test_perturbed_tables_may_have_a_list_of_places(tmp_path):
     assert "'Ash'" in run(*given, "--geography", tmp_path / "places.csv").stderr
 
 
+@pytest.mark.thorough
 def test_the_level_may_be_a_percentage(bundle):
     done = [run("infer", bundle, "--draws", 5, "--json", "--level", level) for level in ("80%", ".8", "95%")]
     low = [json.loads(one.stdout)["summary"]["county"]["low"] for one in done]
@@ -109,6 +111,7 @@ def test_the_level_may_be_a_percentage(bundle):
     assert "not a probability" in " ".join(refused.stderr.split())
 
 
+@pytest.mark.thorough
 def test_chosen_counts_are_named_by_their_labels(bundle, tmp_path):
     chosen = ("--chosen", "01/003", "--out", tmp_path / "posterior")
     assert run("infer", bundle, "--draws", 5, *chosen).returncode == 0

@@ -38,6 +38,7 @@ def answer(*arguments):
     return json.loads(done.stdout), done.stderr
 
 
+@pytest.mark.thorough
 def test_one_place_with_all_below_it(bundle):
     found, _ = answer(bundle, "--within", "tract=t1", "--tier", "approximate", "--draws", 200)
     assert found["summary"]["block"]["label"] == ["t1/b3", "t1/b4", "t1/b5"]
@@ -47,6 +48,7 @@ def test_one_place_with_all_below_it(bundle):
     assert "no place 't9'" in " ".join(refused.stderr.split())
 
 
+@pytest.mark.thorough
 def test_tiers_are_named_and_predicted(bundle):
     _, told = answer(bundle, "--tier", "approximate", "--draws", 200)
     assert "tier 'approximate': 4 Markov chains of about" in told
@@ -56,6 +58,7 @@ def test_tiers_are_named_and_predicted(bundle):
     assert "approximate" in refused.stderr
 
 
+@pytest.mark.thorough
 def test_areas_off_the_hierarchy(bundle, tmp_path):
     (tmp_path / "schools.csv").write_text("tract,block,school\nt0,b0,north\nt1,b5,north\nt1,b4,south\n")
     areas = ("--areas", f"school={tmp_path / 'schools.csv'}", "--by", "sex")

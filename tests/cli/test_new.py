@@ -52,6 +52,7 @@ def test_records_that_name_the_town_alone_take_the_county_from_the_list(folder):
     assert tu.read_release("NEW").table("county")["released"].tolist() == [1, 1]
 
 
+@pytest.mark.thorough
 def test_a_family_of_named_tables_is_drafted_and_runs(folder):
     """Tables that cross each other, with half of the loss for one."""
     named = "--table town --table 'county x sex' --table 'sex x age' --matters 'county x sex'"
@@ -274,6 +275,7 @@ def test_errors_that_cannot_be_simulated_leave_no_empty_table(folder):
     assert "could not be simulated" in refused
 
 
+@pytest.mark.thorough
 def test_how_columns_are_read_is_drafted(folder):
     """Ages, dates, blanks, upper case, what is not listed: under a loss of 500 no noise is seen, and every row is in place."""
     (folder / "people.csv").write_text(
@@ -349,6 +351,7 @@ Note: * = fewer than 5 pupils
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("meaning", ["unknown", "1-4"])
 def test_a_code_that_also_hides_larger_counts_leads_to_an_answer(folder, meaning):
     """What is drafted, and what is written by hand, by following each remedy to the letter."""

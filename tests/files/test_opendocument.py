@@ -160,6 +160,7 @@ def test_what_would_grow_beyond_a_sheet_is_refused_at_once(tmp_path, rows):
     assert peak < 20_000_000
 
 
+@pytest.mark.thorough
 def test_a_million_cells_of_repeated_rows_take_no_memory_but_their_rows(tmp_path):
     wide = row(text("x", 'table:number-columns-repeated="100"'), more='table:number-rows-repeated="10000"')
     path = written(tmp_path, {"a": wide})

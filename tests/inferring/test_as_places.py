@@ -85,7 +85,7 @@ query = [
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_sums_of_many_small_counts_hold_and_the_flat_prior_is_told_by_them(rng):
     """Births by parity, age and status: 64 cells, half of them below the noise. Under the flat prior their sums are too large."""
     problem = Problem.of(parse_spec(BIRTHS))

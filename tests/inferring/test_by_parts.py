@@ -58,6 +58,7 @@ def drawn(cells, out):
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rows", "together"), [(1, 1), (5 * DRAWS, 2), (10**6, 99)])
 def test_draws_are_those_of_memory_however_it_is_cut(large, tmp_path, monkeypatch, rows, together):
     measured, posterior = large
@@ -233,6 +234,7 @@ def test_a_changed_file_of_draws_is_refused(large, tmp_path, change):
             ask(tmp_path / "out", "nation")
 
 
+@pytest.mark.thorough
 def test_the_command_writes_a_bundle_by_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(tree_exact, "MAX_WHOLE_NODES", 20)
     monkeypatch.setattr(tree_exact, "MAX_PART_NODES", 8)

@@ -61,7 +61,7 @@ def replicate(rng, prior, truth_of, laws=None, wrong=None, replicates=300):
     return total, part, coverage_z(covered, mass)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRIORS)
 def test_tree_posteriors_are_calibrated(name, rng):
     total, part, z = replicate(rng, *PRIORS[name])
@@ -95,7 +95,7 @@ def shifted(measured):
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [wider, shifted])
 def test_calibration_rejects_wrong_measurements(wrong, rng):
     total, part, _ = replicate(rng, *PRIORS["bounded"], wrong=wrong, replicates=500)

@@ -153,6 +153,7 @@ def largest_z(draws: np.ndarray, tables: np.ndarray, log: np.ndarray) -> float:
     return worst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", PRIORS)
 @pytest.mark.parametrize("name", one_in(3, SMALL))
 def test_chains_have_the_moments_of_enumeration(name, prior, rng):
@@ -250,6 +251,7 @@ def test_posteriors_of_random_families_have_the_moments_of_enumeration(part, rng
     assert told >= 7
 
 
+@pytest.mark.thorough
 def test_the_posterior_of_a_ministry(tmp_path, rng):
     """Draws agree, intervals hold about what they say, and shared sums mix."""
     problem, table = Problem.of(ministry(), CLINICS), visits(rng)
@@ -350,6 +352,7 @@ def test_what_it_cannot_keep_is_refused():
         area_summary(other.cells, Path("areas.csv"), "area", "sex")
 
 
+@pytest.mark.thorough
 def test_one_region_is_inferred_from_what_was_measured_in_it(rng):
     """Tables of the country are left out, intervals hold, and areas sum draws."""
     problem = Problem.of(ministry(), CLINICS)
@@ -380,6 +383,7 @@ def test_one_region_is_inferred_from_what_was_measured_in_it(rng):
     assert found["mean"][1] == pytest.approx(west.mean())
 
 
+@pytest.mark.thorough
 def test_released_counts_of_a_region_stand_beside_its_posterior(rng):
     problem = Problem.of(ministry(), CLINICS)
     truth = problem.cells.tally(rng.choice(problem.cells.whole.n, 3000), np.ones(3000, int))

@@ -98,6 +98,7 @@ def test_marginals_are_those_of_enumeration(small, rng):
     assert top.dropped <= 1e-9
 
 
+@pytest.mark.thorough
 def test_so_are_joint_draws_and_those_of_one_odds_are_not(small, rng):
     measured, search, cut, split = small
     tables, mass, _ = enumerated(measured, split)
@@ -186,6 +187,7 @@ def test_where_they_are_alike_it_is_rarely_asked_for(large, rng):
     assert sum(NAME in estimates(posterior_of(alike(rng), rng)) for _ in range(4)) <= 2
 
 
+@pytest.mark.thorough
 def test_families_of_which_no_window_holds_the_posterior_are_taken_as_alike(large, rng, monkeypatch):
     by_parts = SolutionSearch.by_parts
 

@@ -73,6 +73,7 @@ def test_grids_on_a_sample_have_its_evidence(rng):
     assert abs(whole.value - ours.value) > 1
 
 
+@pytest.mark.thorough
 def test_estimates_from_a_sample_agree_with_those_from_all_within_their_standard_errors(rng, monkeypatch):
     """Those of concentrations half as large again are more than five standard errors off."""
     cells = states([12] * 150)

@@ -110,7 +110,7 @@ def spread_p(values):
     return min(*(uniform_p(column) for column in values.T), 2 * norm.sf(abs(z)))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_posteriors_are_calibrated_under_the_hyperprior(rng):
     assert spread_p(transforms(rng, 40)[0]) > FALSE_ALARM
 

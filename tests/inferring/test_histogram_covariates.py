@@ -52,7 +52,7 @@ def around(z, slope, families):
     return np.concatenate(out)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_small_problems_agree_with_all_tables_listed(rate, rng):
     middles, a, kappa = (1, 2), 0.8, 5.0
@@ -182,7 +182,7 @@ def score(low, high, truth, level=0.9):
     return float((high - low + 2 / (1 - level) * (below + above)).mean())
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_intervals_of_places_are_better_by_a_number_that_counts_follow(rng):
     """Of 60 blocks whose expected totals follow a public number, with noise of 40: interval scores at least a fifth better."""
     tract = [f"t{k // 12}" for k in range(60)]

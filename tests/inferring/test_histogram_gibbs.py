@@ -77,7 +77,7 @@ def test_chains_agree_with_all_tables_listed(middles, rng):
         assert distance(*others) > FALSE_ALARM
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_concentrations_are_integrated_over(rng):
     cells = places(())
     measured = record(cells, rng.integers(0, 3, cells.n), rng)
@@ -117,6 +117,7 @@ def test_pairs_are_fewer_where_no_sum_of_cells_is_known_better_than_these(narrow
     assert problem.moves([np.full((2, 50), 1)]).turns[0] == pairs
 
 
+@pytest.mark.thorough
 def test_full_chains_say_what_ran_and_repeat(rng):
     cells, laws, record = blocks(rng)
     told = []
@@ -146,6 +147,7 @@ def test_full_chains_say_what_ran_and_repeat(rng):
     assert posterior.conflicts == ()
 
 
+@pytest.mark.thorough
 def test_an_approximate_posterior_says_so_and_is_held_against_chains_of_single_places(rng):
     cells, laws, record = blocks(rng)
     posterior = infer(record, HistogramGibbs(tier="approximate"), spec=constraints_of(cells, laws), draws=600)
@@ -159,6 +161,7 @@ def test_an_approximate_posterior_says_so_and_is_held_against_chains_of_single_p
     assert check["rms_difference_of_totals_in_sds"] < 0.6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("each", "refused"), [(0, False), (1_000_000, True)])
 def test_chains_in_which_rounding_leaves_out_steps_are_refused(each, refused, rng, monkeypatch):
     """Most steps that were left out."""
@@ -170,6 +173,7 @@ def test_chains_in_which_rounding_leaves_out_steps_are_refused(each, refused, rn
         infer(record, chains_, spec=constraints_of(cells, laws), draws=200)
 
 
+@pytest.mark.thorough
 def test_chains_that_do_not_pass_in_time_are_approximate_unless_full_ones_were_asked_for(rng, monkeypatch):
     cells, laws, record = blocks(rng)
     monkeypatch.setattr(chain_driver, "MIN_EFFECTIVE_SIZE", 1e6)
@@ -299,6 +303,7 @@ def test_what_takes_too_long_is_refused_with_what_would_fit(rng, monkeypatch):
         infer(record, spec=constraints_of(cells, laws))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "exact", [Margin("all"), Margin("tract", ("race",)), Margin("block"), Margin("block", ("sex",))]
 )
@@ -312,6 +317,7 @@ def test_invariants_hold_in_every_draw(exact, rng):
     assert len(np.unique(posterior.draws.reshape(-1, cells.n), axis=0)) > 200
 
 
+@pytest.mark.thorough
 def test_structural_zeros_and_lower_bounds_hold(rng):
     cells, laws, _ = blocks(rng)
     truth = rng.poisson(3.0, cells.shape)
@@ -448,6 +454,7 @@ def test_a_sweep_in_two_stages_is_the_same_sweep_with_a_draw_between(rng):
     assert (halves[:, ::2] != halves[:, 1::2]).any(axis=2).all()
 
 
+@pytest.mark.thorough
 def test_large_problems_keep_more_draws_a_sweep_and_say_their_sweeps(rng, monkeypatch):
     cells, laws, record = blocks(rng)
     monkeypatch.setattr(histogram_gibbs, "FEW_STEPS", 1)
@@ -467,6 +474,7 @@ def test_large_problems_keep_more_draws_a_sweep_and_say_their_sweeps(rng, monkey
         assert f"{sweeps:,} sweeps of all places" in posterior.promise
 
 
+@pytest.mark.thorough
 def test_chains_start_near_least_squares_where_the_default_release_finds_no_table(rng, monkeypatch):
     def found_none(*_):
         raise ConvergenceError("no table was found")
@@ -477,6 +485,7 @@ def test_chains_start_near_least_squares_where_the_default_release_finds_no_tabl
     assert posterior.draws.shape[2] == cells.n
 
 
+@pytest.mark.thorough
 def test_areas_off_the_hierarchy_have_intervals(rng):
     cells, laws, record = blocks(rng)
     posterior = infer(record, HistogramGibbs(tier="approximate"), spec=constraints_of(cells, laws), draws=200)
@@ -491,6 +500,7 @@ def test_areas_off_the_hierarchy_have_intervals(rng):
     assert (found["mass"] >= 0.9).all()
 
 
+@pytest.mark.thorough
 def test_narrow_counts_are_described_as_wide_ones(rng):
     cells, laws, record = blocks(rng)
     posterior = infer(record, HistogramGibbs(tier="approximate"), spec=constraints_of(cells, laws), draws=300)
@@ -536,7 +546,7 @@ def test_no_step_is_left_out_where_most_places_are_empty(rng):
     assert walk.left_out == [0]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_steps_left_out_after_the_first_run_are_not_held_against_it(rng, monkeypatch):
     """A run that is made longer in vain is given up, and so is its number of steps left out."""
     cells, laws, record = blocks(rng)
@@ -554,6 +564,7 @@ def test_steps_left_out_after_the_first_run_are_not_held_against_it(rng, monkeyp
     assert sum(taken) > 1.5 * posterior.drawn.stats["sweeps"] * 4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("flat", [True, False])
 def test_a_total_is_flat_within_the_bounds_of_places(flat, rng, monkeypatch):
     """Of a total measured as 60 +- 10 the posterior is that normal law, whatever most that twelve places hold."""

@@ -74,6 +74,7 @@ def drawn(cells, out):
     return rows["count"].reshape(-1, cells.n)
 
 
+@pytest.mark.thorough
 def test_summaries_and_areas_are_those_of_the_draws(large, tmp_path, rng):
     cells = large.cells
     pairs = np.unique(np.stack([rng.integers(0, 5, 30), rng.integers(0, cells.shape[0], 30)]), axis=1)
@@ -139,6 +140,7 @@ def test_roots_are_the_draws_that_are_given(rng):
     assert off.mean() < 0.5
 
 
+@pytest.mark.thorough
 def test_parts_have_no_deadline(large, tmp_path, monkeypatch):
     """One in memory ends after ten minutes; here none may be begun."""
     monkeypatch.setattr(run, "DEFAULT_MINUTES", 0.0)
@@ -147,6 +149,7 @@ def test_parts_have_no_deadline(large, tmp_path, monkeypatch):
     assert written(large, tmp_path / "out")["kind"] == "posterior"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("exact", [("county",), ("county", "tract", "block")])
 def test_exact_totals_are_kept(tmp_path, monkeypatch, rng, exact):
     """Where a column alone cannot change, roots follow by pairs of columns."""

@@ -49,6 +49,7 @@ def posterior(counties):
     return infer(measured, spec=tree_constraints(cells), draws=4000)
 
 
+@pytest.mark.thorough
 def test_equal_measurements_give_equal_draws(counties, posterior):
     cells, _, measured = counties
     again = infer(measured, spec=tree_constraints(cells), draws=4000)
@@ -108,6 +109,7 @@ def test_xarray_has_chain_draw_cell(posterior):
     assert float(data["count"].sel(cell="s1/c0").mean()) == pytest.approx(posterior.quantity("'s1/c0'").mean)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_arviz_takes_the_draws(posterior):
     assert posterior.to_arviz().posterior["count"].shape == posterior.draws.shape
@@ -164,6 +166,7 @@ def of_total_and_parts(total):
     return Measurements(star(2), headers, (np.array([total]), np.array([5, 5])), PUBLISHED)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("total", [40, 300, 600, 3000])
 def test_measurements_far_apart_are_widened_until_windows_hold_the_posterior(total):
     """It is spread from the parts' sum to the total, hundreds of nats below the peak of either: windows once left it out."""

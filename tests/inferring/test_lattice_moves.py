@@ -201,6 +201,7 @@ MISTAKES = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "mistake", ["", MISTAKES[0], *(pytest.param(m, marks=pytest.mark.thorough) for m in MISTAKES[1:])]
 )
@@ -425,12 +426,12 @@ def transforms(rng, replicates, shift=0, draws=400):
     return cell, total
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_posteriors_are_calibrated(rng):
     assert min(map(uniform_p, transforms(rng, 60))) > FALSE_ALARM
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_calibration_rejects_shifted_noise(rng):
     assert min(map(uniform_p, transforms(rng, 60, shift=2))) < FALSE_ALARM
 

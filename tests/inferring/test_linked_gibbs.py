@@ -118,7 +118,7 @@ def drawn(constraints, measured, rng, steps=20, draws=1, kept=1000, small=False,
     return walk.run(kept, 1)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "draws", "kept", "near_zero"),
     [
@@ -197,6 +197,7 @@ def test_another_prior_is_told_apart(small, listing, rng):
     assert worst_difference(drawn(constraints, measured, rng), tables, flat) > 8
 
 
+@pytest.mark.thorough
 def test_two_tables_keep_every_rule_and_their_state(rng):
     """Draws of linked records obey the links, and what a chain keeps up step by step is what its table says."""
     given = problem(query=[*document()["query"]])
@@ -286,6 +287,7 @@ def test_households_are_exchanged_where_pools_have_all_their_persons():
     assert not exchanged(alone)
 
 
+@pytest.mark.thorough
 def test_chains_that_would_take_too_long_are_refused_before_they_run(rng, monkeypatch):
     """By the time of the first sweeps, and by the memory of what is kept."""
     given = problem(query=[*document()["query"]])

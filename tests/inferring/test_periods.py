@@ -63,7 +63,7 @@ def test_bounds_are_those_of_each_period(rng):
     assert np.asarray(bound.lower).tolist() == [7.0] * 8
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_linked_changes_are_better_known(rng):
     """At least 84 % of intervals hold (of 120), and scores are at most .85 of those of unrelated posteriors."""
     held, linked, apart, lengths = [], [], [], ([], [])
@@ -91,6 +91,7 @@ def _score(figures: dict, truth: np.ndarray) -> float:
     return float(np.mean(high - low + 20 * np.maximum(low - truth, 0) + 20 * np.maximum(truth - high, 0)))
 
 
+@pytest.mark.thorough
 def test_tables_are_those_of_periods(rng):
     """No table sums over periods: a person may stand in all of them."""
     (one, two), _ = years(rng)

@@ -88,6 +88,7 @@ def test_listed_tables_and_trees_have_the_same_estimated_prior(rng):
         assert np.abs(one[margin].sd - other[margin].sd).max() < 1e-9
 
 
+@pytest.mark.thorough
 def test_where_tables_cross_the_prior_is_estimated_and_means_err_less_than_under_a_flat_one(rng):
     cells, margins = crossing_places(200)
     counts = skewed(rng, cells.n)
@@ -103,6 +104,7 @@ def test_where_tables_cross_the_prior_is_estimated_and_means_err_less_than_under
     assert np.square(errors[0]).mean() < 0.9 * np.square(errors[1]).mean()
 
 
+@pytest.mark.thorough
 def test_a_count_that_is_not_shown_may_be_larger_than_all_that_are(rng):
     """The estimated prior reaches as far as a published sum lets the count go, and beyond all others where none does."""
     cells = star(60)

@@ -122,6 +122,7 @@ def test_two_parts_with_shuffled_ties_equal_enumeration():
     assert np.abs(embedded(two_parts(first), 45) - masses).max() > 1e-4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("k", one_in(3, [pytest.param(k) for k in ((2, 2, 3), (1, 1, 2), (0, 1, 1))]))
 def test_three_parts_with_shuffled_ties_follow_the_enumerated_posterior(rng, k):
     release = evenly(shuffled_release)
@@ -173,6 +174,7 @@ def test_summed_totals_equal_enumeration(laws, k):
     assert np.abs(independent - masses).max() > 1e-3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("law", "total_law", "noise"),
     [
@@ -474,7 +476,7 @@ def calibrated(kind, rng, replicates, believed=None):
     return uniform_p_value(ranks)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_release_is_calibrated(kind, rng):
     assert calibrated(kind, rng, 60 if kind in CHAINS else 200) > 1e-6

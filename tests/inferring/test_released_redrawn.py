@@ -32,7 +32,7 @@ def problem_of(k, total_law, law: Any = TWO, **options):
     return ReleasedSum(np.array(k), (law,) * len(k), total_law, "summed", algorithm=1, **options)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "total_law"), CASES)
 def test_chains_follow_the_enumerated_posterior(rng, k, total_law):
     """Wrong versions are rejected: a total that ignores n*, other noise, weights that were not drawn."""
@@ -66,6 +66,7 @@ def test_priors_multiply_the_flat_posterior(rng, which, total_law):
     assert p_value(draws.reshape(-1, 2), flat) < 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("total_law", [None, HALF])
 def test_the_likelihood_behind_a_total_of_zero(total_law):
     """A release of (0, 0) says that the total was drawn as zero, whatever the weights."""
@@ -127,7 +128,7 @@ def calibrated(measured_total, rng, replicates, **believed):
     return uniform_p_value(ranks)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("measured_total", [True, False])
 def test_releases_are_calibrated(measured_total, rng):
     assert calibrated(measured_total, rng, 60) > 1e-6

@@ -104,7 +104,7 @@ def test_chains_follow_the_enumerated_posterior(rng, kind, k, kept):
         assert p_value(inside, mutant) < 1e-6
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_priors_multiply_the_flat_posterior(rng):
     k, prior = ((1, 2), (2, 0)), Poisson(2.0)
     flat = enumerate_tree(k, alpha(ONE), 12, KINDS["mode"][2])
@@ -152,7 +152,7 @@ def posterior_of(k, method, by, sizes=(2, 2), draws=400, **laws):
     return infer(release, method, spec=tree_constraints(cells), draws=draws)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mode", "draw"])
 def test_the_verb_gives_draws_that_add_up_and_have_mixed(kind):
     method = ReleasedMultinomial(release="sample" if kind in SAMPLES else "mode")
@@ -201,6 +201,7 @@ def test_chains_end_at_the_deadline(rng):
         )
 
 
+@pytest.mark.thorough
 def test_what_does_not_fit_is_refused(rng):
     with pytest.raises(InfeasibleError, match="near the released ones"):
         posterior_of([300, 1, 0, 7], ReleasedMultinomial(prior=Bounded(9)), METHODS["mode"])

@@ -54,6 +54,7 @@ def test_the_likelihood_of_independent_totals(law):
     assert ours == pytest.approx(independent(21, law), rel=1e-9, abs=1e-15)
 
 
+@pytest.mark.thorough
 def test_the_likelihood_of_summed_totals():
     problem = zero(2, HALF, total="summed")
     assert problem.radius() > 0

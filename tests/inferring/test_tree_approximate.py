@@ -211,6 +211,7 @@ def test_draws_follow_the_marginals_and_add_up(rng):
         assert np.abs(sums.std(axis=0) / own.sd - 1).max() < 0.08
 
 
+@pytest.mark.thorough
 def test_wide_noise_is_answered_on_grids(rng):
     cells = states([30, 40, 50])
     measured = noisy(cells, rng.negative_binomial(0.3, 0.01, cells.n), laplace_tree(cells, "1/200"), rng)
@@ -371,6 +372,7 @@ def test_every_tree_says_how_long_it_takes(rng, tier, parts):
     assert any(" in all" in text for text in heard.texts)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("concentration", [0.0, 3.0, 6.0])
 def test_log_weights_start_near_and_their_curvature_is_about_known(rng, concentration):
     """Differences of the gradient at the start, over what is said of the curvature: 30 places of 100,000 by 6 values."""
@@ -398,6 +400,7 @@ def test_log_weights_start_near_and_their_curvature_is_about_known(rng, concentr
     assert (curvatures / known).max() < 4
 
 
+@pytest.mark.thorough
 def test_windows_of_sums_move_with_those_of_their_parts(rng, monkeypatch):
     """A giant among 600 parts below wide noise, as parts become unlike each other: ten moves where sums hold it back in turn."""
     cells, moves, move = star(600), [], TreeGrid.move

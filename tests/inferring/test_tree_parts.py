@@ -234,6 +234,7 @@ def test_draws_agree_with_the_marginals_of_the_whole(large, monkeypatch):
         assert np.abs((table.mean(axis=0) - exact.mean) / (exact.sd / np.sqrt(len(table)))).max() < 6
 
 
+@pytest.mark.thorough
 def test_a_tree_whose_parts_cannot_be_solved_is_solved_whole(large, monkeypatch):
     cells, measured = large
     whole = partial(infer, measured, TreeExact(tier="exact"), spec=tree_constraints(cells), draws=5)

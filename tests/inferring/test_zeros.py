@@ -27,6 +27,7 @@ def rmse(found, truth):
     return np.sqrt(np.square(found - truth).mean())
 
 
+@pytest.mark.thorough
 def test_zeros_stay_totals_keep_their_means_and_errors_are_below_those_of_rescaling(rng):
     cells = states((5,) * 800)
     counts = sparse(rng, cells.n)

@@ -144,6 +144,7 @@ def test_sums_of_values_that_rarely_change_agree_by_chance():
         assert _warned(_read(RARE, published, names))
 
 
+@pytest.mark.thorough
 def test_a_draft_keeps_totals_that_agree_by_chance_and_leaves_out_those_that_were_added(tmp_path):
     rng = np.random.default_rng(8)
     by_chance = _agreeing_by_chance(RARE, 9, ["tree", "soil"], rng)

@@ -207,6 +207,7 @@ def test_a_place_with_one_part_has_its_numbers(tmp_path, order, seed):
     assert not any("sums are missed" in said for said in draft.undecided)
 
 
+@pytest.mark.thorough
 def test_a_list_of_places_that_sums_contradict_is_named(tmp_path):
     rows, above = _of_one_part(np.random.default_rng(5), "wholes first")
     _written(tmp_path / "t.csv", rows)

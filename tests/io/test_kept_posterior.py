@@ -115,6 +115,7 @@ def test_manifests_that_do_not_fit_are_refused(posterior, tmp_path, which):
         read_posterior(tmp_path / "out")
 
 
+@pytest.mark.thorough
 def test_files_that_were_altered_or_linked_are_refused(posterior, tmp_path):
     posterior = Posterior(**{**vars(posterior), "ratios": ()})
     for name in ("altered", "missing", "linked", "unsealed"):

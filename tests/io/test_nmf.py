@@ -80,6 +80,7 @@ def test_the_layout_is_the_published_one(written):
     assert "US_Person_PL_PROD/State.parquet/Constraint/State=145" in folders
 
 
+@pytest.mark.thorough
 def test_read_files_give_a_posterior(written):
     root, measured = written
     posterior = infer(read_nmf(SPEC, root), spec=SPEC, draws=50)
@@ -156,6 +157,7 @@ def test_bounds_on_group_quarters_come_back(quarters):
     assert set(rows) == {("total_con", "="), ("hhgq_total_lb_con", ">="), ("hhgq_total_ub_con", "<=")}
 
 
+@pytest.mark.thorough
 def test_bounds_hold_in_every_draw_and_matter(quarters):
     root, _ = quarters
     read = read_nmf(WITH_QUARTERS, root)
@@ -177,6 +179,7 @@ def rewrite(root, level, kind, column, change):
                 connection.table("t").write_parquet(str(part))
 
 
+@pytest.mark.thorough
 def test_unknown_signs_and_places_are_named(quarters):
     root, _ = quarters
     rewrite(root, "Block", "Constraint", "sign", "replace(sign, '>=', '>')")

@@ -193,6 +193,7 @@ def test_variances_stand_in_their_rows_and_0_is_exact(tmp_path):
         read_perturbed(parse_perturbed(spec), [tmp_path / "t.csv"])
 
 
+@pytest.mark.thorough
 def test_noisy_counts_that_are_shown_from_a_threshold_hold_as_often_as_they_claim(rng):
     """`<60` beside noise speaks of the noisy count: intervals of hidden counts hold; as a range of the true count they do not."""
     true = rng.poisson(rng.gamma(4, 16, 600))

@@ -50,6 +50,7 @@ def test_a_bundle_with_recodes_is_read_back_and_checked(bundle):
     np.testing.assert_array_equal(again.counts, released.counts)
 
 
+@pytest.mark.thorough
 def test_the_table_of_a_recode_names_its_groups_and_sums_their_values(bundle):
     _, folder = bundle
     columns = pandas.read_parquet(folder / "public" / "counts" / "county-hhinstlevels.parquet")

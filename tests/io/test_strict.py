@@ -160,6 +160,7 @@ def workbook(folder, more="", entity=""):
     return path
 
 
+@pytest.mark.thorough
 def test_a_stray_cell_far_away_takes_neither_memory_nor_rows(tmp_path):
     import tracemalloc
 
@@ -301,6 +302,7 @@ def test_a_measured_value_that_no_noise_gives_is_refused(value, tmp_path):
         read_measurements(tmp_path / "bundle")
 
 
+@pytest.mark.thorough
 def test_a_bundle_by_parts_with_more_rows_than_announced_is_not_unpacked(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq

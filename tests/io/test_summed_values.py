@@ -107,6 +107,7 @@ def test_totals_of_parts_alone_are_parts(tmp_path):
     assert parse_perturbed(draft.text).attributes[0].values == ("Total employed", "Total unemployed")
 
 
+@pytest.mark.thorough
 def test_two_attributes_with_sums_of_some_values(tmp_path):
     rng = np.random.default_rng(12)
     true = rng.poisson(30, (9, 3, 3))

@@ -54,7 +54,7 @@ def test_the_optimum_is_the_exhaustive_one(rng, monkeypatch, solver, orders):
             np.testing.assert_allclose(answer.x, np.array(twin, float), atol=1e-9)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", [0, 8])
 @pytest.mark.parametrize("solver", ["piqp", "clarabel"])
 def test_counts_of_billions_are_solved_to_the_last_digit(rng, monkeypatch, solver, orders):
@@ -142,6 +142,7 @@ def test_a_common_factor_of_all_weights_changes_nothing(rng):
             )
 
 
+@pytest.mark.thorough
 def test_from_any_point_the_answer_is_the_optimum_or_none(rng):
     found = 0
     for _ in range(20):

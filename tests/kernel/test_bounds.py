@@ -1,6 +1,7 @@
 """Attainable totals against enumeration, and the smallest set that excludes itself."""
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ def bounded(draw):
     return child_ptr, lower, np.minimum(lower + width, 6.0)
 
 
+@pytest.mark.thorough
 @given(bounded())
 @settings(max_examples=150, deadline=None)
 def test_propagated_bounds_are_the_attainable_totals(case):
@@ -29,6 +31,7 @@ def test_propagated_bounds_are_the_attainable_totals(case):
         assert slow.attainable(child_ptr, lower, upper, v, range(40)) == wanted
 
 
+@pytest.mark.thorough
 @given(bounded())
 @settings(max_examples=300, deadline=None)
 def test_conflict_is_infeasible_and_irreducible(case):

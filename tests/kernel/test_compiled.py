@@ -104,6 +104,7 @@ def test_only_what_is_compiled_makes_kept_code_stale(package, before, after, kep
     assert kept is None or hits(changed) == kept
 
 
+@pytest.mark.thorough
 def test_the_stamp_is_the_same_in_every_process():
     code = """if True:
         from trueup.kernel.machine_code import stamp
@@ -156,6 +157,7 @@ def test_machine_code_is_made_of_what_python_calls_alone(package):
         called(10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("loops", "options", "apart"), [(1, "", 0), (30, "", 1), (30, ", forceinline=True", 0)]
 )
@@ -209,6 +211,7 @@ def test_damaged_files_are_compiled_anew_and_replaced(package, ending):
     assert (function(2), hits(function)) == (3, 1)
 
 
+@pytest.mark.thorough
 def test_processes_that_start_together_compile_once(tmp_path):
     """The others wait, and load what the first one keeps; nothing else is left beside it."""
     (tmp_path / "kept").mkdir()
@@ -249,6 +252,7 @@ def test_a_process_that_was_killed_while_it_compiled_holds_nobody_up(package, mo
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.thorough
 def test_kept_code_is_loaded_without_the_tables_for_compiling():
     code = """if True:
         import sys
@@ -262,6 +266,7 @@ def test_kept_code_is_loaded_without_the_tables_for_compiling():
     assert said.split() == ["(array([5.,", "5.,", "0.]),", "-1)", "False"]
 
 
+@pytest.mark.thorough
 def test_arrays_of_lists_are_had_without_compiling():
     code = """if True:
         import sys

@@ -33,6 +33,7 @@ def moments(x, log):
     return (p * x).sum(), np.sqrt((p * x**2).sum() - (p * x).sum() ** 2)
 
 
+@pytest.mark.thorough
 def test_sums_on_whole_numbers_are_convolutions(rng):
     for _ in range(200):
         sizes = rng.integers(1, 40, 2)

@@ -85,6 +85,7 @@ def moved(rng, place, draw):
     return tuple(x.tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("draw", "wrong"),
     [

@@ -124,6 +124,7 @@ def one_large_child(rng):
     return {name: (np.mean(m), np.std(m) / 60**0.5) for name, m in moved.items()}
 
 
+@pytest.mark.thorough
 def test_a_child_far_above_its_siblings_keeps_its_estimate(rng):
     moved = one_large_child(rng)
     assert abs(moved["nothing"][0]) < 1.6, moved

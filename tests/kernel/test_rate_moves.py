@@ -141,6 +141,7 @@ def test_moves_keep_the_posterior(noise, total, rng):
     assert p_values(noise, total, rng).min() > FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong",
     ["totals", thorough("uninhabited"), *map(slow, ("noise", "concentrations"))],

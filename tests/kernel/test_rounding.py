@@ -1,6 +1,7 @@
 """Controlled rounding: least cost against enumeration, promises on large trees, no favour by position."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from trueup.kernel.tree.topdown import topdown
 from trueup.kernel.tree.whole import controlled_rounding
 
 
+@pytest.mark.thorough
 @given(problem(most_leaves=8, unmeasured=False), st.integers(0, 10), st.integers(0, 2**64 - 1))
 @settings(max_examples=200, deadline=None)
 def test_cost_equals_enumeration(case, tenths, seed):
@@ -26,6 +28,7 @@ def test_cost_equals_enumeration(case, tenths, seed):
     )
 
 
+@pytest.mark.thorough
 @given(problem(most_leaves=20), st.floats(-1e-9, 1e-9))
 @settings(max_examples=100, deadline=None)
 def test_integers_that_are_nearly_integers_come_back(case, error):
@@ -36,6 +39,7 @@ def test_integers_that_are_nearly_integers_come_back(case, error):
     )
 
 
+@pytest.mark.thorough
 @given(problem(most_leaves=12), st.lists(st.sampled_from([0, 1, 3, np.inf]), min_size=80, max_size=80))
 @settings(max_examples=150, deadline=None)
 def test_integer_bounds_survive_rounding(case, widths):

@@ -61,6 +61,7 @@ def test_projection_equals_a_general_solver(rng, zero_share):
     np.testing.assert_allclose(np.add.reduceat(ours, [0, 3, 4], axis=0), np.maximum(total, 0.5), atol=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tied", [True, False])
 def test_projection_within_upper_bounds_equals_a_general_solver_and_its_slow_twin(rng, tied):
     domain = Domain.of(list(marginals().values()))

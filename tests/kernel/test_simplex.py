@@ -52,6 +52,7 @@ def test_projection_equals_daqp(case):
     )
 
 
+@pytest.mark.thorough
 @given(parts(), st.integers(0, 2**9 - 1))
 @settings(max_examples=200, deadline=None)
 def test_infinite_variance_is_the_limit_of_large_ones(case, which):

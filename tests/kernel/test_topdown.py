@@ -28,6 +28,7 @@ def test_equals_the_slow_twin(case):
     np.testing.assert_allclose(run(child_ptr, variance, y)[0], expected, rtol=1e-9, atol=1e-7)
 
 
+@pytest.mark.thorough
 @given(problem())
 @settings(max_examples=300, deadline=None)
 def test_adds_up_is_nonnegative_and_keeps_exact_values(case):

@@ -1,6 +1,7 @@
 """Least squares on trees against dense algebra, in every limit of the variances."""
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 
 from tests.kernel.trees import problem
@@ -10,6 +11,7 @@ from trueup.kernel.tree import least_squares, messages, posterior_variances, uni
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
 
+@pytest.mark.thorough
 @given(problem())
 @settings(max_examples=200, deadline=None)
 def test_solution_and_variances_equal_dense_algebra(case):

@@ -264,6 +264,7 @@ def test_a_missing_ledger_is_not_made_by_the_way(url):
         Ledger.open(url)
 
 
+@pytest.mark.thorough
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.fractions(0, 1, max_denominator=20)), max_size=30))
 def test_no_sequence_of_requests_passes_a_cap(requests):
     state = State(

@@ -28,6 +28,7 @@ def roles(server):
     return ledger, found
 
 
+@pytest.mark.thorough
 @pytest.mark.server
 def test_a_role_that_may_draw_releases_in_its_own_name(roles, tmp_path):
     keeper, analysts = roles

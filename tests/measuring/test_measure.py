@@ -34,6 +34,7 @@ def test_forked_workers_draw_different_noise():
     assert max(Counter(drawn).values()) < 6
 
 
+@pytest.mark.thorough
 def test_noise_is_added_to_the_true_sums(rng):
     """A sign test of the median: each noisy value is below and above its true sum equally often."""
     problem = Problem.of(parse_spec(SPEC), data=FRAME)

@@ -149,6 +149,7 @@ def test_invariants_that_leave_nothing_to_protect():
         plan(lattice_spec(TREE, "tract", "{ level = 'county' }"), places)
 
 
+@pytest.mark.thorough
 def test_a_table_too_large_says_what_it_would_cost():
     head = (
         HEAD

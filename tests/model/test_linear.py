@@ -14,6 +14,7 @@ from trueup.model.linear import parse_linear, parse_sum
 NAMES = ("a", "b", "c")
 
 
+@pytest.mark.thorough
 @given(
     st.lists(
         st.tuples(st.fractions(-9, 9, max_denominator=7), st.sampled_from(NAMES)), min_size=1, max_size=5

@@ -119,6 +119,7 @@ def test_random_rules_are_refused_exactly_when_no_table_satisfies_them(rng):
     assert min(outcomes.values()) > 20
 
 
+@pytest.mark.thorough
 def test_fifty_thousand_cells_take_seconds():
     """Cells that appear alike in every rule are one; the largest tables searched would take minutes otherwise."""
     places = [str(i) for i in range(16_000)]

@@ -61,6 +61,7 @@ def scaled(law, factor: float):
     return type(law).from_parameters(parameters)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("law", one_in(2, NARROW + WIDE), ids=str)
 def test_draws_follow_the_law_and_every_mutant_is_rejected(law, rng):
     size = AT_LEAST

@@ -53,11 +53,13 @@ def forked(pool: bool) -> str:
     return run.stdout.strip()
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork on this system")
 def test_forks_and_their_parent_draw_different_noise():
     assert forked(pool=False) == "[5, 5, 5, 5]"
 
 
+@pytest.mark.thorough
 def test_a_pool_would_be_noticed():
     assert forked(pool=True) == "[1, 1, 1, 1]"
 
@@ -95,6 +97,7 @@ def test_a_source_that_gives_too_few_bytes_is_refused(law, size):
         law.sample(size, lambda count: words(count)[: count // 2])
 
 
+@pytest.mark.thorough
 def test_processes_draw_different_noise():
     program = "from trueup.measuring.entropy import words; from trueup.noise import DiscreteLaplace as L; "
     program += "print(L('1/10').sample(40, words).tolist())"

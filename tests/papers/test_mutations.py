@@ -26,7 +26,7 @@ def turned(mutation, name: str, quick: bool, monkeypatch) -> list[str]:
     return differing(item, setting)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("mutation", "name"), SHORT)
 def test_a_wrong_version_differs_in_a_quick_run(mutation, name, monkeypatch):
     assert turned(mutation, name, True, monkeypatch)

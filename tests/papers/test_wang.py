@@ -70,6 +70,7 @@ def test_the_lowest_index_first_is_not_what_the_tables_show(number, rng):
     assert f"Scenario {number}, independent, N_min: average" in found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("number", "change"),
     [
@@ -159,6 +160,7 @@ def test_the_tolerance_of_a_variance_uses_the_fourth_moment(rng):
 # --- the draft's tables -----------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("module", [wang_table_1, wang_table_3])
 def test_the_drafts_algorithms_agree(module, rng):
     scenario = wang_scenarios.Scenario(described_counts() if module is wang_table_1 else tabulated_counts())

@@ -33,6 +33,7 @@ def intervals(truth, replicates, rng, prior="flat"):
     return np.array(covered), np.array(mass), np.array(naive)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("truth", "parts"), [(SCENARIO_1, slice(11, None)), (SCENARIO_4, slice(-3, None))], ids=["1", "4"]
 )
@@ -46,6 +47,7 @@ def test_intervals_of_large_counts_cover_as_often_as_their_mass_says(truth, part
     assert covered[:, parts].mean() > 0.9
 
 
+@pytest.mark.slow
 def test_a_naive_margin_undercovers_the_largest_count_of_scenario_4(rng):
     """Released counts +- 2 hold .93 of the noise, and about .65 of the truths; the posterior keeps its word."""
     covered, mass, naive = intervals(SCENARIO_4, 400, rng)

@@ -125,6 +125,7 @@ def with_left_out(table, folder, text=LEFT_OUT, records=2):
     return folder / "spec.toml"
 
 
+@pytest.mark.thorough
 def test_records_left_out_are_measured_at_a_budget_of_their_own(rng, tmp_path):
     table = visits(rng, 4_000)
     spec = with_left_out(table, tmp_path)
@@ -221,6 +222,7 @@ def test_a_limit_that_is_not_enforced_leaves_nothing_out(rng):
         tu.parse_spec(spec_of(visits(rng, 10), 2, id=None).text() + LEFT_OUT)
 
 
+@pytest.mark.thorough
 def test_by_parts_the_number_left_out_is_measured_once_with_the_root(rng, tmp_path):
     places = CLINICS.assign(region=[f"r{i // 2}" for i in range(len(CLINICS))])
     table = visits(rng, 4_000).assign(sex="f").merge(places)

@@ -32,6 +32,7 @@ def test_errors_are_those_of_least_squares_of_the_family(draw, rng):
         np.testing.assert_allclose(largest, [each.max() for each in squares], rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_ministry_is_planned(tmp_path):
     """Targets are met for less than even budgets take, and the planned spec has the errors that the plan states."""
     problem = Problem.of(ministry(), CLINICS)

@@ -42,6 +42,7 @@ def moves(rng, number: int):
         yield {table: f"{counts}@95%" for table, counts in wishes.items()}
 
 
+@pytest.mark.thorough
 def test_each_plan_is_as_good_as_one_made_afresh(rng):
     problem, planner = spec("rho"), Planner(spec("rho"), PLACES)
     for targets in moves(rng, 8):
@@ -58,6 +59,7 @@ def test_each_plan_is_as_good_as_one_made_afresh(rng):
         assert [r.given for r in quick.targets] == pytest.approx([r.given for r in afresh.targets])
 
 
+@pytest.mark.thorough
 def test_what_was_found_before_saves_work(rng):
     planner, cold, warm = Planner(spec("rho"), PLACES), 0, 0
     for targets in moves(rng, 8):

@@ -27,6 +27,7 @@ from trueup.planning.task import PlanningTask
 INVARIANT = "[constraints]\ninvariants = [{ level = 'area' }]\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("counts", "neighbours"),
     [pytest.param((2, 2), "add-remove", marks=pytest.mark.thorough), ((1, 2), "replace")],
@@ -63,6 +64,7 @@ def test_tables_that_targets_leave_little_are_named(currency):
     assert "without a target" not in " ".join(every.certificate.sentences)
 
 
+@pytest.mark.thorough
 def test_invariants_leave_the_plan():
     spec = spec_of("rho", BUDGETS | {"total": {"area": "1/9"}})
     with_exact = spec_of("rho", {k: v for k, v in BUDGETS.items() if k != "total"}, extra=INVARIANT)

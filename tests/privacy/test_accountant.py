@@ -25,17 +25,20 @@ def test_ten_tenths_are_one():
     assert sum([0.1] * 10) != 1
 
 
+@pytest.mark.thorough
 @given(costs, st.randoms())
 def test_composition_is_free_of_order(parts, random):
     shuffled = random.sample(parts, len(parts))
     assert compose(shuffled) == compose(parts)
 
 
+@pytest.mark.thorough
 @given(costs, st.integers(0, 8))
 def test_composition_is_free_of_grouping(parts, cut):
     assert compose(parts[:cut]) + compose(parts[cut:]) == compose(parts)
 
 
+@pytest.mark.thorough
 @given(costs)
 def test_more_costs_never_lose_less(parts):
     whole, part = compose(parts), compose(parts[1:])

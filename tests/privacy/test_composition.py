@@ -174,6 +174,7 @@ def test_what_is_left_out_of_the_bound_is_below(rng):
     assert ratio(lower, reference) < -1e-7
 
 
+@pytest.mark.thorough
 def test_the_grid_gives_what_the_sum_gives(rng, monkeypatch):
     """Few losses, of no common lattice, both ways; isolated losses cost the grid a step of it at most."""
     for _ in range(6):
@@ -186,7 +187,7 @@ def test_the_grid_gives_what_the_sum_gives(rng, monkeypatch):
         assert on_grid <= summed * (1 + 2e-4)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_ten_thousand_steps_take_a_few_seconds_and_are_one_wide_normal_step():
     """Normal noise of variance n v on n counts loses what noise of variance v on one does, up to the integers."""
     start = process_time()
@@ -230,6 +231,7 @@ def test_one_count_has_the_delta_of_its_masses(law):
         assert ours == pytest.approx(right, rel=1e-9, abs=1e-15)
 
 
+@pytest.mark.thorough
 def test_very_wide_noise_is_taken_in_blocks_and_bounded():
     """Within 2e-6 of the normal distribution, whose epsilon it is but for the integers."""
     law = DiscreteGaussian(10**11)
@@ -251,6 +253,7 @@ def test_no_epsilon_where_delta_is_used_up():
     assert composed_epsilon([], DELTA) == 0
 
 
+@pytest.mark.thorough
 def test_dp_accounting_is_never_much_below():
     """Its estimates are pessimistic ones on a grid of 1e-4."""
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")

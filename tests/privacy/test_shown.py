@@ -48,6 +48,7 @@ def check(pairs):
         assert exact <= Fraction(text) <= exact * Fraction(1001, 1000)
 
 
+@pytest.mark.thorough
 def test_every_rho_at_the_delta_that_reports_show():
     check((rho, Fraction(1, 10**10)) for rho in RHOS)
 

@@ -65,6 +65,7 @@ def test_one_table_may_stop_above_the_lowest_places_and_leave_attributes_out():
     assert tu.reconcile(tu.measure(problem, rows)).counts.tolist() == [1, 3]  # another once in 10^21 releases
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("estimates", ["posterior-means", "least-squares"])
 def test_tables_are_whole_agree_and_are_margins_of_records(estimates, rng):
     method, places = FamilyTree(estimates=estimates), set()
@@ -358,6 +359,7 @@ RING = [
 ]
 
 
+@pytest.mark.thorough
 def test_a_ring_is_settled_as_sums_of_one_table_of_records(rng):
     """Tables are whole, agree in pairs and have records; their errors are no larger than those of their own noise."""
     errors = []
@@ -408,6 +410,7 @@ def test_least_squares_of_a_ring_is_that_of_what_is_measured(rng):
             assert np.abs(found - expected).max() < 0.1 * np.sqrt(h.law.variance)
 
 
+@pytest.mark.thorough
 def test_a_ring_is_released_without_the_table_that_closes_it(tmp_path, rng):
     released = release(ministry(queries=RING), visits(rng), tmp_path / "out", geography=CLINICS)
     assert str(released.cells.joint) == "country x sex x age x month"

@@ -297,6 +297,7 @@ def test_a_draw_cannot_keep_an_exact_count_below_it():
         multinomial_draw_tree([1, 3, 5, 5, 5, 5], [0, 1, 9, 4, 4], 11, np.random.default_rng(0), exact=exact)
 
 
+@pytest.mark.thorough
 def test_draws_follow_the_multinomial(rng):
     """Chi-square on all outcomes; weights shifted by one are told apart."""
 

@@ -234,6 +234,7 @@ def test_lower_bounds_that_differ_from_place_to_place_under_any_cutting(case, rn
         np.testing.assert_array_equal(cut, whole)
 
 
+@pytest.mark.thorough
 def test_bounds_of_the_wrong_places_or_of_one_level_alone_are_found_out(rng, monkeypatch):
     """The mutants: limits counted from a segment's first place, and limits that do not reach the segments above."""
     constraints, headers, values = limited_by_place(rng, 2, 3, "bounds")
@@ -254,6 +255,7 @@ def test_bounds_of_the_wrong_places_or_of_one_level_alone_are_found_out(rng, mon
     assert (by_segments(constraints, headers, values, seed(3), [2], 1) != whole).any()
 
 
+@pytest.mark.thorough
 def test_bounds_by_place_have_tables_exactly_where_some_table_keeps_them(rng):
     """Brute force over all small tables: invariants by place and kind, bounds by place under them."""
     tree = Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}])

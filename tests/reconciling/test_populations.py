@@ -84,6 +84,7 @@ def test_draws_of_narrower_noise_are_seen(rng):
     assert chi_square(ranks(rng, 15.0, 7.5, known=False)) > 4
 
 
+@pytest.mark.thorough
 def test_draws_with_one_concentration_for_all_are_seen(rng):
     assert chi_square(ranks(rng, 60.0, 60.0, known=True)) > 4
 

@@ -97,6 +97,7 @@ BOUNDED = (Bound(Margin("all", ("a",)), lower=0, upper=400),)
 """Far from the true 200 of each."""
 
 
+@pytest.mark.thorough
 def test_bounds_at_one_place_leave_its_total_unbiased(rng):
     """The general program, which took such tables, projects cell by cell."""
     method = default(problem(1, bounds=BOUNDED)[0])

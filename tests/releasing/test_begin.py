@@ -63,6 +63,7 @@ def test_two_cannot_begin_at_one_place(tmp_path):
         pass
 
 
+@pytest.mark.thorough
 def test_a_run_at_work_is_busy_and_was_not_interrupted(tmp_path):
     run = interrupted(tmp_path)
     with owning(run), pytest.raises(BusyError, match="works on"):

@@ -32,6 +32,7 @@ def test_a_target_for_one_size_is_met_by_the_table_that_it_asks_for(found, wante
         assert margin == pytest.approx(wanted, rel=0.15, abs=1.0), size.label
 
 
+@pytest.mark.thorough
 def test_sizes_differ_where_noise_is_wide(found):
     """Were each size as uncertain as its table, empty places would ask for as much as populous ones."""
     sizes = found.of("area")

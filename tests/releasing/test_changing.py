@@ -220,6 +220,7 @@ def test_months_are_compared_with_those_of_the_year_before():
         changes(new, old, "clinic x month")
 
 
+@pytest.mark.thorough
 def test_a_share_is_compared_draw_by_draw(rng):
     tables = series(rng, 2)
     old, new = (trueup.infer(measured(table, rng), draws=200) for table in tables)

@@ -44,6 +44,7 @@ def test_standard_errors_from_the_shape_of_the_tree_are_those_of_least_squares_i
         assert found.get(table, np.zeros(1))[0] == pytest.approx(root, rel=1e-6), table
 
 
+@pytest.mark.thorough
 def test_levels_that_the_sample_thins_err_as_least_squares_on_all_places_does(thinned):
     expected = ExpectedErrors.read(read_manifest(thinned)["expected errors"])
     whole = _least_squares(trueup.read_release(thinned))
@@ -69,12 +70,14 @@ def _simulated_values(folder, work):
     return taken[0], trueup.read_release(folder / "out")
 
 
+@pytest.mark.thorough
 def test_where_all_places_are_simulated_every_measured_value_is_taken(tmp_path):
     (_, counts, values, _), release = _simulated_values(tmp_path, 10**6)
     np.testing.assert_array_equal(counts, release.counts)
     np.testing.assert_array_equal(values, release.measurements.flat)
 
 
+@pytest.mark.thorough
 def test_of_some_places_what_was_measured_is_taken_and_of_those_above_released_counts_measured_again(
     tmp_path,
 ):

@@ -44,6 +44,7 @@ def spec(rules: str = ""):
     return parse_spec(SPEC.format(rules=rules))
 
 
+@pytest.mark.thorough
 def test_errors_by_size_are_given_for_every_table_in_memory_and_by_parts():
     whole = explain(spec(), PLACES)
     parts = explain(spec(), PLACES, memory=10_000)
@@ -56,12 +57,14 @@ def test_errors_by_size_are_given_for_every_table_in_memory_and_by_parts():
         assert of_blocks[0].rmse < 0.8 * of_blocks[2].rmse
 
 
+@pytest.mark.thorough
 def test_the_population_has_the_size_that_is_asked_for():
     few, many = (explain(spec(), PLACES, persons=n).classes for n in (2_000, 200_000))
     assert "populations of 2,000 in 400 of 400 places" in few.note
     assert max(c.lowest for c in few.classes) < max(c.lowest for c in many.classes)
 
 
+@pytest.mark.thorough
 def test_equal_arguments_give_equal_figures():
     assert explain(spec(), PLACES).classes == explain(spec(), PLACES).classes
 
@@ -164,6 +167,7 @@ query = [{ name = "cells", attributes = ["age", "parity"], epsilon = { all = "1"
     assert "of 5,000 in 1 of 1 places" in stated.classes.note
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("level", ["ward", "county"])
 def test_a_number_of_units_that_nobody_stated_is_called_a_guess(level):
     wards = pd.DataFrame({level: ["A", "B", "C"]})

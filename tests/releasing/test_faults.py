@@ -217,6 +217,7 @@ def test_without_witnesses_and_journal_the_claim_breaks(runs, monkeypatch):
     assert read_manifest(released.folder)["parts"][min(before)] != before[min(before)]
 
 
+@pytest.mark.thorough
 def test_no_confidential_count_is_left_once_all_is_drawn(runs):
     held = {path.name for path in (runs(DOWN) / "confidential").iterdir()}
     assert held == {"key", "fingerprint", "counts.json"}

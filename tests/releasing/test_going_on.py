@@ -97,6 +97,7 @@ def test_an_address_of_an_object_store_is_refused_as_target(tmp_path):
     assert "hard links to draw noise only once" in " ".join(told.stderr.split())
 
 
+@pytest.mark.thorough
 def test_every_end_that_leaves_a_run_says_how_to_continue_it(tmp_path):
     """And the log of lines of JSON has all attempts."""
     paths = write_state(tmp_path)

@@ -118,6 +118,7 @@ def test_the_name_of_a_folder_is_taken_for_no_column(tmp_path, release, name):
     assert_as_enumerated(tmp_path / name / "out", keys)
 
 
+@pytest.mark.thorough
 @settings(deadline=None)  # a busy machine is not at fault
 @given(st.lists(st.tuples(*[st.text("a/~01", min_size=1, max_size=4)] * 2), min_size=1, unique=True))
 def test_labels_tell_places_apart_and_are_those_of_the_database(keys):

@@ -76,6 +76,7 @@ def test_the_integers_are_those_in_memory(released):
     assert np.array_equal(method.apply(state, release.measurements.flat, rng).values, release.counts)
 
 
+@pytest.mark.thorough
 def test_a_table_below_the_limits_is_found_from_the_files(released, tmp_path):
     """A limit that is one more than the released count, in a bundle that is consistent otherwise."""
     folder = shutil.copytree(released[0], tmp_path / "out")
@@ -95,6 +96,7 @@ def test_a_table_below_the_limits_is_found_from_the_files(released, tmp_path):
     assert broken == [("the bounds on 'block x race' hold", (BLOCKS[at],))]
 
 
+@pytest.mark.thorough
 def test_releases_in_memory_keep_limits_on_disk(tmp_path):
     paths, homes = limited_state(tmp_path)
     out = tmp_path / "memory"

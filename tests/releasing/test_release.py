@@ -28,6 +28,7 @@ def released(tmp_path_factory):
     return folder / "out"
 
 
+@pytest.mark.thorough
 def test_the_bundle_keeps_every_rule_and_nothing_else_is_left(released):
     assert all(check.holds for check in check_bundle(released))
     assert sorted(p.name for p in released.parent.iterdir()) == [

@@ -96,5 +96,6 @@ def test_a_worker_says_so_before_the_script_does_anything_twice(tmp_path):
     assert "TrueupError: a worker process reads the script that it was started from" in ran(tmp_path).stderr
 
 
+@pytest.mark.thorough
 def test_a_script_without_a_guard_may_have_one_worker(tmp_path):
     assert ran(tmp_path, workers=1).stdout == "[(0, 1), (1, 2), (2, 3)]\n"

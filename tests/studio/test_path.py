@@ -251,6 +251,7 @@ def simulated(visit: Visit, found: MarginsBySize) -> None:
     done.report(state="done", final=True)
 
 
+@pytest.mark.thorough
 def test_sliders_by_size_set_the_target_of_their_table(visit):
     visit.draft()
     assert "by size" not in visit.client.get("/accuracy").text.replace("Sliders by size", "")
@@ -313,6 +314,7 @@ def test_the_proposals_come_from_the_header_and_the_places(visit):
     assert {q.currency for q in spec.queries} == {"rho"}
 
 
+@pytest.mark.thorough
 def test_a_plan_is_written_into_the_spec_exactly(visit):
     walk(visit)
     project = visit.studio.open_project
@@ -350,6 +352,7 @@ def test_toml_is_edited_both_ways(visit):
     assert "gender" in visit.client.get("/tables").text
 
 
+@pytest.mark.thorough
 def test_a_plan_forgets_neither_the_method_nor_the_tables_that_it_left_out(visit):
     def tables(spec) -> int:
         return sum(len(query.budgets) for query in spec.queries)

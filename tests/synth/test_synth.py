@@ -45,6 +45,7 @@ def _bytes(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
+@pytest.mark.thorough
 def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(tmp_path):
     made = {}
     for name, options in {"a": {"seed": 5}, "b": {"seed": 5, "workers": 2}, "c": {"seed": 6}}.items():
@@ -63,6 +64,7 @@ def test_a_state_is_the_same_whichever_others_are_made(tmp_path):
     assert one["records/synthetic-56-0000.parquet"] == two["records/synthetic-56-0000.parquet"]
 
 
+@pytest.mark.thorough
 def test_stated_totals_are_met_exactly(tmp_path):
     made = synthesize(PL94, tmp_path / "out", persons=60_000, places=2000)
     rows = _table(tmp_path / "out").aggregate("left(geocode, 2) AS state, count(*) AS n", "1").fetchall()
@@ -152,6 +154,7 @@ def test_a_person_at_a_time_counts_what_counts_count(tmp_path):
     assert not violations(build_constraints(spec, cells), records)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", one_in(2, ["us-counties", "blocks-race-age", "pl94-small"]))
 def test_any_spec_can_be_released_on_synthetic_data(name, tmp_path):
     spec = EXAMPLES / f"{name}.toml"

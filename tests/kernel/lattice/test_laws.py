@@ -68,7 +68,7 @@ def test_laplace_law(case, sampler, rng):
     assert p_value(drawn, vectors, law_of(vectors, l1(1.5))) > FALSE_ALARM
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("sampler", ["free", "double"])
 def test_gaussian_law(case, sampler, rng):
@@ -90,7 +90,7 @@ def test_gaussian_law_at_other_widths(sigma2, rng):
         assert p_value(draw(LatticeGaussian(sigma2), SUM3, rng, sampler), vectors, law) > FALSE_ALARM
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_l2_laplace_law(case, rng):
     matrix, dependent, radius = CASES[case]

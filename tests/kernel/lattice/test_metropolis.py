@@ -49,6 +49,7 @@ def test_a_reflection_is_the_overlap_of_intervals_and_keeps_the_law(rng):
         assert joint.sum(axis=0) == pytest.approx(masses, abs=WINDOW / GRID)
 
 
+@pytest.mark.thorough
 def test_a_fresh_draw_has_the_law_wherever_it_comes_from(rng):
     for logs in windows(rng, 6):
         masses = np.exp(logs - logs.max())

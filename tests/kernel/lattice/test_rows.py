@@ -99,7 +99,7 @@ def mistaken(grids, mistake):
     return grids
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mistake",
     ["none", "always begun", "limits a third too low", "the weight of what columns lack"],
@@ -150,6 +150,7 @@ def test_sixty_small_tables_have_the_enumerated_law(first, rng):
     assert min(small_tables(first, 6, 1_000_000, rng)) > FALSE_ALARM / 60
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("shape", "epsilon"), [((20, 20), "1/4"), ((20, 20), "2"), ((8, 8, 8), "1/4")])
 def test_large_tables_keep_their_margins(shape, epsilon, rng):
     bound = LatticeLaplace(epsilon).on(Lattice.of(int(np.prod(shape)), one_way_margins(*shape))).bound
