@@ -157,14 +157,34 @@ def test_a_sheet_is_read_by_its_name_with_merged_cells_and_notes(tmp_path):
     assert found == {"a, sex=f": 5, "a, sex=m": 7, "b, sex=f": 2, "b, sex=m": 3, "a": 1012, "b": 5}
 
 
-def test_a_file_packed_by_zstd_is_read_if_its_header_is_its_first_row(tmp_path):
+def packed(path, *rows: str):
+    """Pack lines of a CSV file by zstd."""
     import duckdb
 
-    path, rows = tmp_path / "t.csv.zst", "(VALUES ('a', 12), ('b', 1234)) t(area, n)"
-    duckdb.sql(f"COPY (SELECT * FROM {rows}) TO '{path}' (FORMAT csv, HEADER, COMPRESSION zstd)")
+    lines = ", ".join(f"({number}, '{row}')" for number, row in enumerate(rows))
+    text = f"SELECT line FROM (VALUES {lines}) t(number, line) ORDER BY number"
+    duckdb.sql(
+        f"COPY ({text}) TO '{path}' (FORMAT csv, HEADER false, QUOTE '', DELIMITER '\t', COMPRESSION zstd)"
+    )
+    return path
+
+
+def test_a_file_packed_by_zstd_is_read_if_its_header_is_its_first_row(tmp_path):
+    path = packed(tmp_path / "t.csv.zst", "area,n", "a,12", "b,1234")
     assert values(read_perturbed(parse_perturbed(HEAD + COUNT), [path])) == TWO
     with pytest.raises(DataError, match="is compressed, and its header is not in row 1"):
         read_perturbed(parse_perturbed(HEAD + COUNT + "skip = 1\n"), [path])
+
+
+def test_a_header_that_is_repeated_in_a_packed_file_is_left_out(tmp_path):
+    path = packed(tmp_path / "t.csv.zst", "area,n", "a,12", "area,n", "b,1234")
+    assert values(read_perturbed(parse_perturbed(HEAD + COUNT), [path])) == TWO
+
+
+def test_numbers_of_columns_in_a_packed_file_are_refused_and_no_place(tmp_path):
+    path = packed(tmp_path / "t.csv.zst", "area,n,rate", "1,2,3", "a,12,7", "b,1234,8")
+    with pytest.raises(DataError, match="is compressed, and its header is not in row 1"):
+        read_perturbed(parse_perturbed(HEAD + COUNT), [path])
 
 
 def test_several_entries_read_one_file_under_their_own_laws(tmp_path):

@@ -28,6 +28,7 @@ from typing import Any
 
 from tests.run.tasks import executor
 from trueup.files import owner
+from trueup.files.database import shared_database
 from trueup.run import local, parts
 from trueup.run.local import LocalPool
 
@@ -197,6 +198,7 @@ def serve() -> None:
     with tempfile.TemporaryDirectory() as place:
         drive(order | {"out": str(Path(place) / "out")})
     for line in sys.stdin:
+        shared_database.cache_clear()  # as each fork does
         refuse_threads()
         if (child := os.fork()) == 0:
             status = 1

@@ -73,15 +73,16 @@ def connect(*, files: Iterable[str | Path] = (), folders: Iterable[str | Path] =
 def connect_to_files(files: Iterable[str | Path], **settings: Any) -> Any:
     """Return a DuckDB connection that may open only the given files, for queries that create no table.
 
-    One database serves all connections to the same files: DuckDB needs 15 ms to make one, which is more than most files
-    take. It keeps nothing of a file, so that each query sees the file as it is at that time.
+    One database serves all connections to the same small files: DuckDB needs 15 ms to make one, which is more than small
+    files take. It keeps nothing of a file, so that each query sees the file as it is at that time. Large files have a
+    database of their own, because it holds memory until it is closed.
 
     Parameters
     ----------
     files
         Files that it may read.
     settings
-        Settings of DuckDB, such as `threads`.
+        Settings of DuckDB for large files, such as `threads`; one thread reads small ones.
 
     Examples
     --------
@@ -89,13 +90,24 @@ def connect_to_files(files: Iterable[str | Path], **settings: Any) -> Any:
     [(2,)]
     """
     absolute = tuple(Path(file).absolute() for file in files)
-    return _shared_database(os.getpid(), absolute, tuple(settings.items())).cursor()
+    with suppress(OSError):
+        if sum(path.stat().st_size for path in absolute) <= MAX_SHARED_BYTES:
+            return shared_database(absolute).cursor()
+    return connect(files=absolute, **settings)
+
+
+MAX_SHARED_BYTES = 1 << 20
+"""Size of all files of a shared database: reading as much takes about as long as making a database."""
 
 
 @lru_cache(maxsize=4)
-def _shared_database(process: int, files: tuple[Path, ...], settings: tuple[tuple[str, Any], ...]) -> Any:
-    """Make the database of one process: a forked process has no copies of its threads."""
-    return connect(files=files, enable_external_file_cache="false", **dict(settings))
+def shared_database(files: tuple[Path, ...]) -> Any:
+    """Make the database that connections to the same small files share."""
+    return connect(files=files, threads=1, enable_external_file_cache="false")
+
+
+if hasattr(os, "register_at_fork"):  # a child has no copies of a database's threads, and would wait for them
+    os.register_at_fork(before=shared_database.cache_clear)
 
 
 _ALONE = {

@@ -10,13 +10,14 @@ from dataclasses import MISSING, dataclass, fields, replace
 from functools import partial
 from math import isfinite
 from numbers import Real
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Union
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BeforeValidator
 
 from trueup.errors import SpecError
+from trueup.registry import Registry
 
 # scipy.special is imported by the functions that need it: with the flat prior nothing does.
 
@@ -265,11 +266,6 @@ class Masses(BasePrior):
         return 0, len(self.masses) - 1
 
 
-CountPrior = Flat | Bounded | Poisson | NegativeBinomial | Masses
-COUNT_PRIORS: tuple[type, ...] = get_args(CountPrior)
-"""Priors on one count; one more is a class and a word here."""
-
-
 @dataclass(frozen=True)
 class FlatTotal(BasePrior):
     """A flat prior on totals from 0 to `upper`, with a stated law of the parts given the total.
@@ -366,7 +362,7 @@ class Hierarchical(BasePrior):
     shares: str | tuple[float, ...] = "uniform"
     covariates: tuple[str | tuple[float, ...], ...] = ()
     concentrations: tuple[float, ...] = ()
-    total: CountPrior = Flat()
+    total: Flat | Bounded | Poisson | NegativeBinomial | Masses = Flat()
     most_kinds: Literal[1, 2] = 2
     name: Literal["hierarchical"] = "hierarchical"
 
@@ -416,10 +412,27 @@ class Estimated(BasePrior):
         return None
 
 
-Prior = CountPrior | FlatTotal | Hierarchical | Estimated
-PRIORS: tuple[type, ...] = get_args(Prior)
+COUNT_PRIORS: tuple[type, ...] = tuple(
+    Registry(
+        "trueup.model",
+        {
+            "flat": "prior.Flat",
+            "bounded": "prior.Bounded",
+            "poisson": "prior.Poisson",
+            "negative-binomial": "prior.NegativeBinomial",
+            "masses": "prior.Masses",
+        },
+    )
+)
+"""Priors on one count; one more is a file and a line here."""
+PRIORS: tuple[type, ...] = (*COUNT_PRIORS, FlatTotal, Hierarchical, Estimated)
 FACTORED = (*COUNT_PRIORS, FlatTotal)
 """Priors that are products of factors given in advance."""
+if TYPE_CHECKING:
+    CountPrior = Flat | Bounded | Poisson | NegativeBinomial | Masses
+    Prior = CountPrior | FlatTotal | Hierarchical | Estimated
+else:  # what specs may hold follows from the tuples
+    CountPrior, Prior = Union[COUNT_PRIORS], Union[PRIORS]  # noqa: UP007
 FLAT = Flat()
 
 

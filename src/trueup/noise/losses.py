@@ -63,7 +63,7 @@ class Losses:
 
 
 def power(base: NDArray[Any], number: int, times: Callable[..., NDArray[Any]]) -> NDArray[Any]:
-    """Return a distribution combined with itself `number` times, by repeated squaring."""
+    """Return a distribution of the sum of `number` draws, one or more, by repeated squaring."""
     whole = None
     while True:
         if number & 1:

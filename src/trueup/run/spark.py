@@ -212,10 +212,10 @@ class SparkCluster:
         if is_address(source):
             name = str(source)
         elif isinstance(source, str | Path) and all(map(is_parquet, files_of(Path(source)))):
-            path = Path(
-                source
-            ).absolute()  # escaped where it is a path, so that Spark does not read it as a pattern
-            name = _address(Path(re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path))) if path.exists() else path)
+            path = Path(source).absolute()
+            # A path that exists is escaped, so that Spark does not read it as a pattern.
+            escaped = re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path))
+            name = _address(Path(escaped) if path.exists() else path)
         else:
             return False  # text is read by the driver, which holds it to the header's dialect
         read = self._session.read

@@ -92,7 +92,6 @@ class Explorer:
             raise TrueupError(f"there is no table '{table[:60]}'", needed=f"one of {', '.join(self.tables)}")
         margin = next(m for m in release.published if str(m) == table)
         labels = [self._label(margin, place) for place in range(self._places(margin))]
-        keys = release.cells.tree.labels(margin.level)
         wanted = [i for i, label in enumerate(labels) if search.casefold() in label.casefold()]
         groups = release.cells.size(margin) // len(labels)
         values = self._values(margin)
@@ -102,7 +101,8 @@ class Explorer:
         shown = chosen[page * ROWS : (page + 1) * ROWS]
         return {
             "rows": [
-                {"place": labels[i // groups], "key": keys[i // groups], "values": values[i % groups],
+                {"place": labels[i // groups], "key": release.cells.tree.label(margin.level, i // groups),
+                 "values": values[i % groups],
                  **_interval(counts[i], errors[i])}
                 for i in shown
             ],

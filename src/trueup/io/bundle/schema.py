@@ -54,7 +54,8 @@ class _Exact(ManifestPart):
 def fields_of(record: type, **kinds: Any) -> PlainValidator:
     """Return the check that a part has all fields of a record and no others, with their types in JSON.
 
-    Whole numbers are not below 0, and exact amounts are texts. For other fields `kinds` gives a type, or a type and a default.
+    Whole numbers are not below 0, and exact amounts are texts or whole numbers. For other fields `kinds` gives a type, or a
+    type and a default.
     """
     written = {int: Whole, Fraction: Amount}
     types = {name: kinds.get(name, written.get(kind, kind)) for name, kind in get_type_hints(record).items()}

@@ -54,7 +54,7 @@ def diagnose(draws: NDArray) -> tuple[Reals, Reals]:
     many = 2 * draws.shape[0] * (draws.shape[1] // 2)
     table = ndtri((np.arange(2, 2 * many + 1) / 2 - 0.375) / (many + 0.25))
     values = _by_quantity(draws)
-    r_hat, ess = _r_hats_and_sizes(values, values.reshape(len(values), -1).argsort(axis=1), table)
+    r_hat, ess = _r_hats_and_sizes(values, values.reshape(len(values), many).argsort(axis=1), table)
     return np.where(constant, 1.0, r_hat), np.where(constant, float(np.prod(draws.shape[:2])), ess)
 
 

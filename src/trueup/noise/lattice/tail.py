@@ -177,7 +177,8 @@ def _of_piece(rate: float, power: int, piece: Piece, probability: float) -> Tail
         return Tail(max(_exceeded(each, probability) for each in masses), exact=True)
     if power == 1:
         return Tail(_laplace_bound(rate, _norm(piece, columns, counts), probability), exact=False)
-    square = 2 * (1 / (2 * rate)) * _projection_share(piece.invariants) * math.log(2 / probability)
+    sigma2 = 1 / (2 * rate)
+    square = 2 * sigma2 * _projection_share(piece.invariants) * math.log(2 / probability)
     return Tail(max(math.ceil(math.sqrt(square)) - 1, 0), exact=False)
 
 

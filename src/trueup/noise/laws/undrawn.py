@@ -72,7 +72,8 @@ class Exact(IntegerLaw):
     def _logpmf(self, k: Reals) -> Reals:
         return np.zeros_like(k)
 
-    _lower = _logpmf
+    def _lower(self, k: Reals) -> Reals:
+        return np.zeros_like(k)
 
     def _lower_quantile(self, probability: Reals) -> Reals:
         return np.zeros_like(probability)

@@ -125,7 +125,8 @@ def _entry(
     if (unit := unit_of(seen)) > 1:
         lines.append(f"unit = {unit}")
         undecided.append(f"'{seen.file}': its values are thousands, by its words; if not, take `unit` out")
-    lines.append(f"law = {(law := suggested_law(entry, told, undecided))}")
+    law = suggested_law(entry, told, undecided)
+    lines.append(f"law = {law}")
     lines += _settings(codes=_codes(entry, law, undecided), unlisted=_unlisted(entry, values, undecided))
     return "\n".join([*lines, ""])
 

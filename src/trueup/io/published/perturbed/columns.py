@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from trueup.errors import DataError, did_you_mean
 from trueup.files import Columns, Encoded, is_csv, is_workbook, is_zst, select
 from trueup.files.source import open_table
 from trueup.io.published.perturbed.around import read_around
-from trueup.io.published.perturbed.grid import cell_text, unguarded
+from trueup.io.published.perturbed.grid import cell_text, delimiters_of, numbers_columns, rows_of, unguarded
 from trueup.io.published.perturbed.notes import without_notes
 from trueup.model.perturbed import PerturbedSpec, PublishedTable
 
@@ -135,22 +136,51 @@ def _read_file_columns(
             f"`sheet` is given for table '{part.name}', but its file is not a workbook",
             needed="an xlsx or ods file, or an entry without `sheet`",
         )
-    at_top = part.header == 1 and not (part.skip or part.fill or part.below is not None)
-    if (
-        path is not None
-        and path.is_file()
-        and (is_workbook(path) or is_csv(path))
-        and not (at_top and is_zst(path))  # which is read as a table only
-    ):
-        return read_around(part, source, names, values)
-    if part.skip or part.header != 1:
-        raise DataError(
-            f"`skip` or `header` is given for table '{part.name}', but its file is not a CSV file or workbook",
-            needed="an entry without `skip` and `header`",
-        )
-    table = open_table(source)
-    ordered = [name for name in table.columns() if name in names]
-    return without_notes(part, select(table, names if len(ordered) < len(names) else ordered), values)
+    around = path is not None and path.is_file() and (is_workbook(path) or is_csv(path))
+    if not around:
+        if part.skip or part.header != 1:
+            raise DataError(
+                f"`skip` or `header` is given for table '{part.name}', but its file is not a CSV file or workbook",
+                needed="an entry without `skip` and `header`",
+            )
+        table = open_table(source)
+        ordered = [name for name in table.columns() if name in names]
+        return without_notes(part, select(table, names if len(ordered) < len(names) else ordered), values)
+    plain = (
+        _plain(source, names)
+        if path is not None
+        and is_csv(path)
+        and part.header == 1
+        and not (part.skip or part.fill or part.below is not None)
+        else None
+    )
+    if plain is not None:
+        repeated = np.logical_and.reduce([text_of(column) == name for name, column in plain.items()])
+        return without_notes(part, {name: column[~repeated] for name, column in plain.items()}, values)
+    return read_around(part, source, names, values)
+
+
+def _plain(source: Any, names: Sequence[str]) -> Columns | None:
+    """Return the columns of a file that contains a table and nothing else, or None for any other file."""
+    try:
+        columns = select(open_table(source), names)
+        first = [str(column[0]) for column in columns.values() if len(column)]
+        numbered = all(len(text) < 6 or "=" in text for text in first)  # a look that costs less than the next
+        return None if numbered and _numbers_its_columns(source) else columns
+    except DataError:
+        if is_zst(Path(source)):
+            raise
+        return None
+
+
+def _numbers_its_columns(source: Any) -> bool:
+    """Return True if the second row of a file contains only the numbers of the columns."""
+    if is_zst(Path(source)):  # whose rows are read by their table alone
+        table = open_table(source)
+        columns = select(table, table.columns()).values()
+        return numbers_columns([str(column[0]).strip() for column in columns if len(column)])
+    tops = (list(islice(rows_of(source, None, sign, stripped=False), 2)) for sign in delimiters_of(source))
+    return any(len(top) == 2 and numbers_columns([cell.strip() for cell in top[1]]) for top in tops)
 
 
 def attribute_column(spec: PerturbedSpec, name: str) -> str:
