@@ -285,7 +285,7 @@ LINKING = [
     "trueup.releasing.run_folder:RunFolder.keep_counts",  # counted, and nothing says so
     "trueup.releasing.tasks:joined_up",  # all is drawn, and no part has told the one above
     "trueup.releasing.tasks:joined_down",  # the parts have, and nothing is settled
-    "trueup.reconciling.joined_parts:least_of",  # households are settled, persons are not
+    "trueup.reconciling.joined_parts:within_households",  # households are settled, persons are not
     "trueup.releasing.tasks:write_counts",  # both are, and nothing of it is written
 ]
 """Where a run of two tables does something else than one of one."""

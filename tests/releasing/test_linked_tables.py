@@ -110,7 +110,7 @@ def interrupted_link(parts: Parts, part: Part, link=Parts._link) -> bool:
 POINTS = {
     "noise is drawn, and its part not committed": ("trueup.run.parts.Parts._link", interrupted_link),
     "a part is committed, and not in the journal": ("trueup.releasing.draws.Draws.note", None),
-    "households are settled, persons are not": ("trueup.reconciling.joined_parts.least_of", None),
+    "households are settled, persons are not": ("trueup.reconciling.joined_parts.within_households", None),
     "all is settled, nothing is staged": ("trueup.releasing.parts.link_part", None),
     "all is staged, nothing is published": ("trueup.ledger.reservation.Reservation._record", None),
 }
