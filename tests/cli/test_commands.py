@@ -15,6 +15,7 @@ import pytest
 
 from tests.areas import SPEC, TABLE, write_areas
 from tests.command import run
+from trueup.cli.options import described
 
 
 @pytest.fixture(scope="module")
@@ -430,3 +431,11 @@ def test_a_shell_completes_options_of_all_commands_where_they_are_taken(words, c
         [sys.executable, "-c", code], env={**os.environ, **given}, capture_output=True, text=True, check=False
     )
     assert set(done.stdout.split()) == completed
+
+
+def test_a_meaning_of_no_parameter_is_a_mistake():
+    def command(out: str) -> None: ...
+
+    described(out="A new file.")(command)
+    with pytest.raises(TypeError, match="command has no parameter outt"):
+        described(outt="A new file.")(command)

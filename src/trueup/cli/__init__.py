@@ -183,9 +183,8 @@ def saying_resume(
     try:
         yield
     except by as error:
-        if (
-            left is not None and left.exists() and not isinstance(error, BusyError)
-        ):  # else it is being worked on
+        busy = isinstance(error, BusyError)  # another process continues the run
+        if left is not None and left.exists() and not busy:
             _RESUME.append(command or shlex.join(["trueup", *sys.argv[1:]]))
             print(f"continue with: {_RESUME[-1]}", file=sys.stderr)
         raise

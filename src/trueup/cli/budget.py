@@ -14,11 +14,6 @@ from trueup.cli.options import argument, described, given_tables, keeper_folder,
 from trueup.cli.printing import print_json, print_table
 from trueup.errors import SpecError
 
-_ACCOUNT = {
-    "url": argument("The ledger: a file, or postgresql://...", metavar="LEDGER"),
-    "dataset": "The name under which the dataset is declared.",
-}
-
 
 def budget_group() -> typer.Typer:
     """Return the group of `trueup budget` commands."""
@@ -32,7 +27,6 @@ def budget_group() -> typer.Typer:
 
 
 @described(
-    **_ACCOUNT,
     cap="A cap, such as epsilon=1 or rho=1/2; for the analyst ana, ana:epsilon=1/2; may be repeated.",
     unit="Who is protected, such as person.",
     neighbours="The neighbour relation, which defines one step: add-remove or replace.",
@@ -77,7 +71,7 @@ def init(
     _show_ledger(ledger, as_json=as_json)
 
 
-@described(**_ACCOUNT)
+@described()
 def data(url: str, dataset: str, data: list[str], encoding: str | None = None) -> None:
     """Declare a new version of an account's data, such as corrected data, whose checks are counted anew."""
     from trueup.ledger.ledger import Ledger
@@ -90,7 +84,7 @@ def data(url: str, dataset: str, data: list[str], encoding: str | None = None) -
     )
 
 
-@described(**_ACCOUNT, analyst=argument("A role of the server."))
+@described(analyst=argument("A role of the server."))
 def grant(url: str, analyst: str) -> None:
     """Allow a role of a PostgreSQL server to draw in its own name, but not to declare anything."""
     from trueup.ledger.ledger import Ledger
@@ -140,7 +134,7 @@ def _terms_of_options(
     return terms
 
 
-@described(**_ACCOUNT)
+@described()
 def show(url: str, as_json: bool = False) -> None:
     """Show caps, what was spent and what is left, for every dataset and analyst."""
     from trueup.ledger.ledger import Ledger
@@ -148,7 +142,7 @@ def show(url: str, as_json: bool = False) -> None:
     _show_ledger(Ledger.open(url), as_json=as_json)
 
 
-@described(**_ACCOUNT)
+@described()
 def log(url: str, as_json: bool = False) -> None:
     """List every reservation and whether its release was committed."""
     from trueup.ledger.ledger import Ledger
@@ -163,7 +157,6 @@ def log(url: str, as_json: bool = False) -> None:
 
 
 @described(
-    **_ACCOUNT,
     out="The file to write; by default the entries are printed.",
 )
 def export_entries(url: str, out: Path | None = None) -> None:
@@ -179,7 +172,6 @@ def export_entries(url: str, out: Path | None = None) -> None:
 
 
 @described(
-    **_ACCOUNT,
     against="The bundle, or folder of bundles, to compare with the ledger.",
 )
 def verify(url: str, against: Path | None = None, as_json: bool = False) -> None:

@@ -72,6 +72,8 @@ SHARED = COMMON | {
     ),
     "out": option("A new folder.", OUTPUT),
     "method": option("A method of `trueup methods`."),
+    "url": argument("The ledger: a file, or postgresql://...", metavar="LEDGER"),
+    "dataset": option("The name under which the dataset is declared."),
     "ledger": option("The ledger that is charged: a file, or postgresql://...", LEDGER),
     "analyst": option("The analyst whose budget is charged.", LEDGER),
     "key": option("A name for this run; a run with the same name draws no new noise.", LEDGER),
@@ -95,14 +97,17 @@ SHARED = COMMON | {
 def described(**own: Any) -> Callable[[Command], Command]:
     """Return a decorator that says what a command's parameters mean: as given here, or else as in `SHARED`.
 
-    A text alone is the meaning of an option. The help shows defaults that say something.
+    A text alone is the meaning of an option. The help shows defaults that say something. A name that is no parameter is a
+    `TypeError`.
     """
 
     meanings = SHARED | own
 
     def decorated(command: Command) -> Command:
-        parameters = signature(command, eval_str=True).parameters.values()
-        whole = Signature([_described(each, meanings) for each in parameters])
+        parameters = signature(command, eval_str=True).parameters
+        if unknown := own.keys() - parameters:
+            raise TypeError(f"{command.__name__} has no parameter {min(unknown)}")
+        whole = Signature([_described(each, meanings) for each in parameters.values()])
         command.__signature__ = whole  # pyright: ignore[reportFunctionMemberAccess]
         return command
 

@@ -90,9 +90,8 @@ def connect_to_files(files: Iterable[str | Path], **settings: Any) -> Any:
     [(2,)]
     """
     absolute = tuple(Path(file).absolute() for file in files)
-    with suppress(OSError):
-        if sum(path.stat().st_size for path in absolute) <= MAX_SHARED_BYTES:
-            return shared_database(absolute).cursor()
+    if sum(path.stat().st_size for path in absolute if path.is_file()) <= MAX_SHARED_BYTES:
+        return shared_database(absolute).cursor()
     return connect(files=absolute, **settings)
 
 

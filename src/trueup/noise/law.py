@@ -309,7 +309,7 @@ class Law:
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """Return the law with the parameters that `parameters()` wrote as strings."""
-        # What noise was drawn with is never filled in; of others' laws a default may be left out.
+        # A law that drew noise states all its parameters; a law that others used may leave out a default.
         least = {f.name for f in fields(cls) if cls.additive or f.default is MISSING}  # pyright: ignore[reportArgumentType]
         if not least <= set(parameters) <= set(_parameter_names(cls)):
             raise SpecError(

@@ -26,7 +26,7 @@ from trueup.reconciling.histogram_tree import Within
 from trueup.reconciling.segments import Bounds, Segment, SegmentPlan, segment_plan
 
 SUMMARIES = ("persons/", "households/")
-"""What the names of a summary's arrays begin with, for each of the two tables."""
+"""Beginnings of the names of a summary's arrays, for each of the two tables."""
 
 
 def own_header(joined: LinkedTables, header: Measured) -> Measured:
