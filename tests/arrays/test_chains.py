@@ -44,7 +44,7 @@ def test_the_bound_is_no_smaller_than_the_exact_distance_and_falls_with_it(rng):
     assert judged.r_hat.max() < 1.05
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_pairs_meet_as_those_of_the_papers_chain_do(rng):
     A, lag = table_margins(3, 3), 100
     judged = judge_chain(A, epsilon=0.5, lag=lag, pairs=150, steps=3000, rng=rng)

@@ -114,7 +114,7 @@ def check_changes(rng, matrices):
     assert compared >= 0.7 * matrices
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_smallest_change_and_its_loss_are_those_of_enumeration(rng):
     check_changes(rng, 12)
 

@@ -73,7 +73,7 @@ def laid_out(rng, count):
     return found
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.thorough)])
 def test_the_true_loss_is_never_above_the_stated_and_equal_where_that_is_said(rng, count):
     exact = 0

@@ -126,7 +126,7 @@ def looked_up(released, expected: ExpectedErrors):
     return {t: expected.margin_of_error(t, released.sums(t)) for t in released.published}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
 def test_margins_hold_what_they_say(name, rng):
     problem, prepared, truth = world(name, rng)

@@ -306,7 +306,7 @@ STRATEGIES = [
 ][:20]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "column", "how"),
     [

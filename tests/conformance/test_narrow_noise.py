@@ -97,6 +97,7 @@ def test_histograms_are_reconciled_at_any_ratio_that_is_not_refused(structure, r
             _assert_solved(structure, method, state, values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", one_in(6, RESOLVED))
 def test_counts_beside_much_wider_noise_are_reconciled(structure, rng):
     for _ in range(5):

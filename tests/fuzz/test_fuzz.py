@@ -32,7 +32,7 @@ def test_many_hostile_files_do_no_harm(attack, kind):
     assert not [fault for number in range(SHORT, LONG) for fault in attack.run(kind, number)]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_harm_is_seen(attack, monkeypatch):
     """A reader that opens a file outside, one that writes there, one that hangs and one that stumbles are found out."""
     secret = attack.outside / "secret"

@@ -335,7 +335,7 @@ def chained(seed, *, crossing):
     return [worst_z(measured.cells, posterior, tables, weights) for weights in (mass, equal)]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [36, pytest.param(450, marks=pytest.mark.slow)])
 def test_chains_under_composed_laws_agree_with_enumeration(seeds):
     """And would not if they forgot the laws: then more than a third are far off."""

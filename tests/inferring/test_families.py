@@ -58,7 +58,7 @@ SMALL = {
     "values at several places": ((A, B), AREAS, [("area", "a"), ("all", "b")], ()),
     "a zero at several places": ((A, B), AREAS, [("area", "a"), ("all", "b")], ({"a": "a0"},)),
     "an invariant": ((A, B), AREAS, [("area", "a"), ("all", "a", "b")], ("all", "a")),
-    "a ring": (
+    "a cycle": (
         (A, B, C),
         Tree.from_columns(["all"], [{}]),
         [("all", "a", "b"), ("all", "b", "c"), ("all", "a", "c")],
@@ -332,7 +332,7 @@ def test_a_method_for_one_table_and_ratios_lay_the_full_cross_out(asked):
 
 def test_a_ring_whose_joint_table_is_large_is_refused_with_its_size(monkeypatch):
     monkeypatch.setattr(family_moves, "MOST_JOINT", 7)
-    constraints, headers, _ = small("a ring")
+    constraints, headers, _ = small("a cycle")
     assert "'all x a x b x c' of 8 cells" in str(FamilyMoves().refuses(constraints, headers))
 
 

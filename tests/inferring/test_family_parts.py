@@ -60,7 +60,7 @@ def test_draws_agree_and_areas_are_their_sums(measured, tmp_path):
     np.testing.assert_allclose(found["mean"], np.ravel(direct))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_draws_are_equal_on_every_engine_and_after_kills(measured, tmp_path, monkeypatch):
     monkeypatch.setattr(family_parts, "MAX_CELLS_PER_PART", 50)
     manifest = written(measured, tmp_path / "whole")

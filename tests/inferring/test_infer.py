@@ -166,7 +166,7 @@ def of_total_and_parts(total):
     return Measurements(star(2), headers, (np.array([total]), np.array([5, 5])), PUBLISHED)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("total", [40, 300, 600, 3000])
 def test_measurements_far_apart_are_widened_until_windows_hold_the_posterior(total):
     """It is spread from the parts' sum to the total, hundreds of nats below the peak of either: windows once left it out."""

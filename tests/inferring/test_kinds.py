@@ -226,7 +226,7 @@ def test_where_windows_do_not_hold_the_posterior_of_two_one_serves(rng, monkeypa
     assert estimates(posterior_of(measured)) == estimates(one)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_so_do_many_points_about_the_mode_that_cannot_be_solved(monkeypatch):
     """Without those points the rest would not be the posterior."""
     rng = np.random.default_rng(3)  # a table whose zeros show

@@ -201,7 +201,7 @@ MISTAKES = (
 )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mistake", ["", MISTAKES[0], *(pytest.param(m, marks=pytest.mark.thorough) for m in MISTAKES[1:])]
 )

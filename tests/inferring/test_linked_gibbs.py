@@ -132,7 +132,7 @@ def test_chains_draw_what_listing_finds(steps, draws, kept, near_zero, small, li
     assert worst_difference(drawn(*small, rng, steps, draws, kept, near_zero), *listing) < 6
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rules", "counts"),
     [
@@ -157,7 +157,7 @@ def test_places_drawn_whole_and_single_steps_have_one_law(rules, counts, rng):
     assert max(far) < 6
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_homes_are_split_by_public_numbers(small, listing, rng):
     """Weights 1.6 and .4, single steps and whole places; equal ones are told apart."""
     public = PublicNumbers(np.log([1.0, 1.0, 1.6, 0.4]), np.zeros((4, 0)), ())
@@ -306,7 +306,7 @@ def test_chains_that_would_take_too_long_are_refused_before_they_run(rng, monkey
         method.apply(state, measured.flat, 1000, rng, lambda done, of: None, deadline=passed)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("second", "helps"), [pytest.param(60.0, False, marks=pytest.mark.thorough), (90.0, True)]
 )

@@ -122,7 +122,7 @@ def test_two_parts_with_shuffled_ties_equal_enumeration():
     assert np.abs(embedded(two_parts(first), 45) - masses).max() > 1e-4
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("k", one_in(3, [pytest.param(k) for k in ((2, 2, 3), (1, 1, 2), (0, 1, 1))]))
 def test_three_parts_with_shuffled_ties_follow_the_enumerated_posterior(rng, k):
     release = evenly(shuffled_release)
@@ -195,7 +195,7 @@ def test_totals_summed_under_other_laws_follow_the_enumerated_posterior(rng, law
     assert p_value(own, masses) < 1e-6  # as if the total had been released from its own noisy count
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -227,7 +227,7 @@ def test_draws_follow_the_table_of_two_parts(rng, options):
     assert p_value(chains.reshape(-1, 2)[::2], mass, (first[0], second[0])) > 1e-6
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"prior": Poisson(4.0)}, {"prior_total": Poisson(12.0)}, {"counts": np.array([1, 2])}],

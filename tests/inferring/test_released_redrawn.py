@@ -53,7 +53,7 @@ def test_chains_follow_the_enumerated_posterior(rng, k, total_law):
         assert p_value(inside, mutant) < 1e-6
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("which", "total_law"), [("prior", HALF), ("prior_total", None)])
 def test_priors_multiply_the_flat_posterior(rng, which, total_law):
     prior, flat = Poisson(3.0), enumerate_redrawn((2, 3), alpha(TWO), total_law and alpha(total_law), 26)

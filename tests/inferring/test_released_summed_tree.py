@@ -68,7 +68,7 @@ def distance(one, other):
     return 0.5 * np.abs(one / one.sum() - other / other.sum()).sum()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("k", RELEASED)
 def test_behind_modes_the_posterior_is_that_of_every_noise(k, rng):
     true = np.array(list(product(range(5), repeat=4)))

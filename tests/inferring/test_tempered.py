@@ -58,7 +58,7 @@ def by_one_alone(self, rng):
             self.tables[k], self.tables[k + 1] = self.tables[k + 1], self.tables[k]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("law", "exchange"),
     [(Rounded(3), None), (RandomRounding(3), None), (Rounded(3), always), (RandomRounding(3), by_one_alone)],

@@ -355,7 +355,7 @@ def test_points_predict_the_time_of_the_whole_command(monkeypatch):
     assert [text.partition(", about ")[2] for text in heard.texts[1:]] == ["50 seconds in all"] * 3
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tier", "parts"),
     [

@@ -41,7 +41,7 @@ def problem(rng, orders, size=1):
     return p, fit, twin
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", [0, 4, 8])
 @pytest.mark.parametrize("solver", ["piqp", "clarabel"])
 def test_the_optimum_is_the_exhaustive_one(rng, monkeypatch, solver, orders):
@@ -69,7 +69,7 @@ def test_counts_of_billions_are_solved_to_the_last_digit(rng, monkeypatch, solve
             np.testing.assert_allclose(answer.x, np.array(twin, float), rtol=1e-15, atol=1e-6)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_no_prices_prove_more_than_the_least(rng):
     """Whatever prices and multipliers are given: those near the optimum's prove it, others prove less."""
     near = 0
@@ -118,7 +118,7 @@ def test_a_point_that_is_not_the_optimum_is_not_called_it(monkeypatch, rng):
     assert found_out
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_solver_alone_would_fail_these(rng, monkeypatch):
     """The twin has the power to tell: an interior point misses it by far where weights differ by eight orders."""
     monkeypatch.setattr(programs, "optimum_near", lambda *given: None)

@@ -174,7 +174,7 @@ def size_law(held, kappa, power):
 FAMILIES = "AAABBCDDDDEEEEEE"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("attempts", [True, False])
 def test_rates_of_uninhabited_places_keep_their_law(attempts, rng):
     """Given places that they drew, the same law comes out; not where one place of a family is inhabited for sure."""

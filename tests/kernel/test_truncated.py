@@ -36,7 +36,7 @@ def many_digits(z, low, high):
         return float(z + shift), float(1 + edge - shift * shift)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("high", one_in(2, [np.inf, 30.0, 1.0, 0.01]))
 def test_moments_are_right_to_ten_digits_from_minus_to_plus_forty(high):
     for z in np.linspace(-40, 40, 41):

@@ -71,7 +71,7 @@ def relaxation(x, margins, sums):
     return float(((base - cells) ** 2).sum() + least.fun)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "margins"), one_in(3, HARD))
 def test_prices_and_messages_enclose_the_optimum(shape, margins, rng):
     excess = []

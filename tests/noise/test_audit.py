@@ -130,7 +130,7 @@ def test_the_audit_of_a_thousand_million_draws_comes_within_a_thousandth(law, rn
     assert found.epsilon_at_least > float(law.epsilon) - 1e-3 * max(1.0, float(law.epsilon))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_first_words_are_right_at_any_rational_parameter(rng):
     """Parameters as they come: floats' own rationals, tenths, and thirds, over nine orders of magnitude."""
     for _ in range(5):

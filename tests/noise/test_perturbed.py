@@ -86,6 +86,7 @@ def test_keys_choose_as_the_law_says_and_a_law_with_shifted_keys_is_rejected(law
         assert p_value(keys**1.1) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("maximum", one_in(4, range(1, 16)))
 def test_tables_of_maximum_entropy_are_unbiased_and_have_their_variance(maximum):
     for variance in ("1/10", "1/2", "1", "1.08", "2", "3", "5", "8", "20"):

@@ -75,6 +75,7 @@ def enumerated(invariants: np.ndarray, free: list[int], reach: int, factor) -> n
     return mass @ v**2 / mass.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("example", "free", "epsilon"),
     [
@@ -108,6 +109,7 @@ def convergence(run: Run, rng) -> dict[str, str]:
     return {row.label.partition(": ")[2].partition(",")[0].partition(" of ")[0]: row.verdict for row in rows}
 
 
+@pytest.mark.slow
 def test_the_chain_meets_is_stable_and_arrives(rng):
     assert list(convergence(table(), rng).values()) == ["agrees"] * 5
 

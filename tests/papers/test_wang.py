@@ -62,7 +62,7 @@ def test_a_scenario_agrees(number, rng):
     assert differing(wangreiter_table_2.of_scenario(number, 2000, rng)) == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 4])
 def test_the_lowest_index_first_is_not_what_the_tables_show(number, rng):
     """The published rule on the list in order is told apart by the smallest count."""
@@ -70,7 +70,7 @@ def test_the_lowest_index_first_is_not_what_the_tables_show(number, rng):
     assert f"Scenario {number}, independent, N_min: average" in found
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "change"),
     [

@@ -35,7 +35,7 @@ def loss(problem: Problem, delta: Fraction) -> tuple[Fraction, Fraction]:
     return tight_epsilon(parts, delta), compose(part.cost for part in parts).at_delta(delta)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given", [{}, {"targets": ["state=8@95%", "county=10@95%"]}], ids=["weights", "targets"]
 )

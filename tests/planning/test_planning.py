@@ -27,7 +27,7 @@ from trueup.planning.task import PlanningTask
 INVARIANT = "[constraints]\ninvariants = [{ level = 'area' }]\n"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("counts", "neighbours"),
     [pytest.param((2, 2), "add-remove", marks=pytest.mark.thorough), ((1, 2), "replace")],
@@ -46,7 +46,7 @@ def test_the_least_budget_is_that_of_a_generic_solver(counts, neighbours):
     assert all(reached.ratio <= 1 for reached in planned.targets)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("currency", ["rho", "epsilon"])
 def test_tables_that_targets_leave_little_are_named(currency):
     """A target for one table alone takes from the others, and the plan says from which; with targets for all it says nothing."""
@@ -97,7 +97,7 @@ def test_a_mean_is_asked_for_by_name():
     assert mean.targets[0].target.confidence == 90
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [{"block x sex": 9.0, "area": 0.0}])
 def test_the_least_error_of_a_budget_is_that_of_a_generic_solver(weights):
     import scipy.optimize

@@ -126,7 +126,7 @@ def test_a_level_that_is_not_determined_is_named():
     headers = [Measured("q", m, LAW) for m in margins]
     with pytest.raises(SpecError, match=r"nothing says how they combine to 'level1 x sex x age'"):
         LEAST_SQUARES.prepare(Constraints(cells, margins[:2]), headers[:2])
-    with pytest.raises(SpecError, match=r"share margins in a ring.* 'level1 x sex x age' \(12 cells\)"):
+    with pytest.raises(SpecError, match=r"share margins in a cycle.* 'level1 x sex x age' \(12 cells\)"):
         LEAST_SQUARES.prepare(Constraints(cells, margins), headers)
 
 

@@ -422,7 +422,7 @@ def test_a_ring_is_released_without_the_table_that_closes_it(tmp_path, rng):
     np.testing.assert_array_equal(again.counts, released.counts)
     with pytest.raises(SpecError, match="no measured table determines"):
         again.sums("country x sex x age x month")
-    with pytest.raises(SpecError, match="form a ring"):
+    with pytest.raises(SpecError, match="form a cycle"):
         tu.export(again, tmp_path / "rows", "records")
 
 

@@ -54,7 +54,7 @@ def _p_value(seen, classes):
     return chi2.sf(((seen - expected) ** 2 / expected).sum() + unseen, classes - 1)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("draw", "classes"),
     [(_on_a_sum, 4), pytest.param(_on_a_table, 6, marks=pytest.mark.slow)],

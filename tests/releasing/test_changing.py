@@ -55,7 +55,7 @@ def _held(found, truth) -> np.ndarray:
     return (found.figures["low"] <= truth) & (truth <= found.figures["high"])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["release", "posterior"])
 def test_intervals_hold_true_changes(rng, kind):
     """At least 87 % of 90 % intervals; standard error below a point."""

@@ -156,7 +156,7 @@ def test_a_run_that_never_drew_and_was_refused_says_nothing_of_going_on(tmp_path
     assert release(tmp_path, expect_rows=len((tmp_path / "people.csv").read_text().splitlines()) - 1)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["check", "reconcile", "infer"])
 def test_bundles_beyond_the_memory_given_are_refused_by_name(tmp_path, command):
     release(tmp_path)

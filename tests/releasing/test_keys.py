@@ -92,7 +92,7 @@ def test_awkward_keys_are_released_checked_and_read(tmp_path, keys):
     assert_as_enumerated(tmp_path / "out", keys)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("release", [by_parts, in_memory])
 @pytest.mark.parametrize(
     "name",

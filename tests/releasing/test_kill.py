@@ -171,6 +171,7 @@ def linked_drivers(linked_server):
     forget(linked_server)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [1, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_a_driver_killed_again_and_again_draws_once_and_pays_once(drivers, runs, rng, tmp_path_factory):
     kill_again_and_again(drivers, runs, 40, rng, tmp_path_factory)

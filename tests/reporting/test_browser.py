@@ -126,6 +126,7 @@ def test_a_page_with_a_map_passes_the_accessibility_checker(browser, dark, tmp_p
     assert browser.accessibility(page, dark=dark, narrow=not dark)["faults"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "rule", "narrow"),
     [

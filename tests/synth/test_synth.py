@@ -193,7 +193,7 @@ def _small(folder: Path, levels: str, kind: str = "records", more: str = "") -> 
     return path
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["records", "counts"])
 @pytest.mark.parametrize("levels", LEVELS)
 def test_levels_of_every_kind_are_coded(levels, kind, tmp_path):

@@ -61,7 +61,7 @@ def test_two_parts_of_laplace_noise_in_closed_form():
     assert wasserstein(Laplace("3"), 2) == pytest.approx(3 - 2.25, rel=1e-6)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [3, 15])
 def test_laplace_against_an_oracle(n):
     share, scale = mpmath.mpf(1) / n, mpmath.mpf(3)

@@ -37,7 +37,7 @@ def draw_aggregate(rng, mistake, m=3, epsilon=Fraction(1, 2)):
     return run(draw_free, arguments, (DRAWS, m + 1), rng.bytes, decisions.settle).vectors
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mistake",
     [

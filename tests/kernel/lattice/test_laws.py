@@ -57,7 +57,7 @@ def draw(law, matrix, rng, sampler="auto", draws=DRAWS, weights=None):
     return bound.draw(draws, rng.bytes).vectors
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("sampler", ["auto", "free"])
 def test_laplace_law(case, sampler, rng):

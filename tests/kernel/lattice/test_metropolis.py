@@ -38,7 +38,7 @@ def overlaps(masses):
     return np.maximum(shared, 0.0)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_reflection_is_the_overlap_of_intervals_and_keeps_the_law(rng):
     for logs in windows(rng):
         masses = np.exp(logs - logs.max())

@@ -111,7 +111,7 @@ def test_the_law_is_the_enumerated_one_and_wrong_versions_are_not(shape, mistake
     assert (p_value > FALSE_ALARM) == (mistake == "none")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_decisions_that_bounds_leave_open_are_settled_exactly(rng):
     """With bounds that are cut off near zero hundreds are left open, and with words of few bits other decisions, too."""
     grids, asked = GridSampler((3, 3), Fraction(3, 5), bits=12), []
@@ -150,7 +150,7 @@ def test_sixty_small_tables_have_the_enumerated_law(first, rng):
     assert min(small_tables(first, 6, 1_000_000, rng)) > FALSE_ALARM / 60
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "epsilon"), [((20, 20), "1/4"), ((20, 20), "2"), ((8, 8, 8), "1/4")])
 def test_large_tables_keep_their_margins(shape, epsilon, rng):
     bound = LatticeLaplace(epsilon).on(Lattice.of(int(np.prod(shape)), one_way_margins(*shape))).bound
