@@ -53,4 +53,4 @@ class Registry(Sequence[type[K]]):
         for at, (_, _, kind) in enumerate(self._homes):
             if kind == name:
                 return self[at]
-        raise AttributeError(f"there is no class '{name}'")
+        raise AttributeError(f"no method, law or prior has the class name '{name}'")

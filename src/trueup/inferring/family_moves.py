@@ -49,7 +49,7 @@ REMEDY = "allow more minutes, or measure more"
 TUNING_ROUNDS, TUNING_SWEEPS = 12, 40
 """Rounds in which lengths of moves are tuned, and sweeps of each; what was drawn in them is left out."""
 MOST_JOINT = 2000
-"""Cells of the joint table up to which a ring is drawn: they follow from nothing but their sums and the prior."""
+"""Cells of the joint table up to which a cycle is drawn: they follow from nothing but their sums and the prior."""
 LENGTHENING_SECONDS = 60.0
 """Seconds of a processor that making chains longer may take where no tier is asked for."""
 BLOCK_SECONDS = 0.25
@@ -65,7 +65,7 @@ class FamilyMoves(InferenceMethod):
     Under the hierarchical prior the number of records is flat. What a table shares with its parent in the junction tree is
     divided among places, level by level, and then among the values of its attributes, by Dirichlet-multinomial laws; nothing
     else is assumed about the tables together. Each step's concentration is drawn with the counts, and so are the shares of
-    values, which are common to all places of a table. A ring of tables is drawn as sums of a joint table that closes the ring;
+    values, which are common to all places of a table. A cycle of tables is drawn as sums of a joint table that closes the cycle;
     that table is neither measured nor reported.
 
     Tier `chains`: until at least 19 of 20 counts of every table have the effective size that their intervals need, else refused.

@@ -49,13 +49,13 @@ class SolvedTree:
     best: NDArray | None = None
 
     def stats(self, rounding: float, draws: int, *, whole: bool = True) -> dict:
-        """Return the record's figures on the draws, with a bound on the mass moved by rounding."""
+        """Return the draws' statistics for the posterior's record, with a bound on the probability that rounding moved."""
         dropped = min(float(sum(w * top.dropped for w, top, _ in self.tops)) + rounding, 1.0)
         return {**stats_of(dropped, self.search.deepest, draws, interrupted=not whole), **self.record}
 
 
 def stats_of(dropped: float, depth: float, draws: int, *, interrupted: bool) -> dict:
-    """Return figures on a tree's draws as a dict for the posterior's record."""
+    """Return statistics of a tree's draws as a dict for the posterior's record."""
     return {"dropped_mass": dropped, "table_depth": depth, "draws": draws, "interrupted": interrupted}
 
 

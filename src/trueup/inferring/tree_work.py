@@ -161,7 +161,7 @@ GOLDEN, MOST_OVER = (5**0.5 - 1) / 2, 2
 
 @dataclass(frozen=True, eq=False)
 class FamilySample(TreeState):
-    """A sample of a tree problem, which leaves out the descendants of some nodes.
+    """A smaller tree problem: a sample of the nodes, without the descendants of the others.
 
     Attributes
     ----------

@@ -342,9 +342,9 @@ def start_near(state, values, problem: RowProblem, target: NDArray, deadline: De
             raise no_counts(state, values)
         raise ConvergenceError(
             f"no table of {n:,} counts that satisfies all rules was found in {seconds:.0f} s",
-            needed="fewer counts: some thousands at most where rules cross",
-            remedy="infer one place or one table, or relax a rule; `trueup release` states standard errors for tables of any "
-            "size",
+            needed="fewer counts: at most some thousands if rules overlap",
+            remedy="infer one place or one table, or relax a rule; for standard errors alone, `trueup release` takes tables of "
+            "any size",
         )
     return np.clip(np.rint(found.x[:n]), low, high).astype(np.int64)
 

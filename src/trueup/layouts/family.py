@@ -127,7 +127,7 @@ class FamilyProblem:
     order
         Their positions, a parent in the junction tree before its children.
     joint
-        The joint table that closes a ring, which nothing measures.
+        The joint table that closes a cycle, which nothing measures.
     top, firsts
         The level of the whole tree at which the places begin, and per level where they stand there.
     """
@@ -155,7 +155,7 @@ class FamilyProblem:
 
     @property
     def cells(self) -> FamilyCells:
-        """Return the cells of all tables, including the joint table that closes a ring."""
+        """Return the cells of all tables, including the joint table that closes a cycle."""
         return family_cells(self.constraints)
 
     def fit(self, rows: NDArray, *, subtrees: bool = False) -> list[list[NDArray]]:

@@ -1,6 +1,6 @@
 """Constraints on a family of tables, and the order in which its tables are reconciled.
 
-The joint table that closes a ring of tables: as nothing measures it, it is given the values of least interaction.
+The joint table that closes a cycle of tables: as nothing measures it, it is given the values of least interaction.
 Least squares of what is measured estimates sums of the joint table. Cells with these sums, and no interaction beyond what the
 sums say, are found by proportional fitting from equal cells (negative sums count as zero, so that the fit ends near them where
 no table has them all). They enter least squares as if measured, with `JOINT_VARIANCE` times the variance of the widest noise:
@@ -78,7 +78,7 @@ def refuses_bounds(constraints: Constraints) -> str | None:
     if not constraints.bounds:
         return None
     if family_cells(constraints).joint is not None:
-        return "it cannot enforce bounds if the tables form a ring"
+        return "it cannot enforce bounds if the tables form a cycle"
     if not (held := bounded_tables(constraints)):
         return "it can enforce only bounds that all lie within one table"
     found = [refuses_on_histogram(_table_constraints(constraints, i), upper=True) for i in held]
@@ -171,7 +171,7 @@ FITTING_SWEEPS = 30
 
 @dataclass(frozen=True, eq=False)
 class JointTable:
-    """An unmeasured joint table that closes a ring of tables, with the measurements of its sums.
+    """An unmeasured joint table that closes a cycle of tables, with the measurements of its sums.
 
     Attributes
     ----------

@@ -63,8 +63,8 @@ def refuse_undetermined(domain: Domain, plan, constraints: Constraints, level: s
     if not determines(domain, plan):
         from trueup.model.family_sets import cyclic
 
-        if ring := cyclic(cells, constraints.held):
-            raise ring
+        if cycle := cyclic(cells, constraints.held):
+            raise cycle
         margin = Margin(level, tuple(a.name for a in cells.attributes))
         tables = [f"'{m}'" for m in constraints.margins if m.level == level]
         raise SpecError(
@@ -90,7 +90,7 @@ def bounded_marginals(constraints: Constraints, fold: Fold) -> list[Marginal]:
 def level_bounds(
     constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str, *, upper: bool = False
 ) -> list[NDArray]:
-    """Return the lower bounds on each bounded marginal at one level, or minus the upper ones.
+    """Return the lower bounds on each bounded marginal at one level, or the negated upper bounds if `upper`.
 
     `(places, groups)`, or `(1, groups)` if they are the same at every place; zero, or minus infinity, where there are none.
     """

@@ -176,7 +176,7 @@ class Shown:
 
     @property
     def checked(self) -> int:
-        """Return how many checks were made on the last version of the data, and on unidentified data."""
+        """Return the number of checks of the newest version of the data and of data without a digest."""
         last = dict.fromkeys(["", *self.data[-1:]])
         return sum(len(self.answers[name].counted) for name in last if name in self.answers)
 

@@ -221,7 +221,7 @@ class Cells:
         return True
 
     def holding(self, margin: Margin) -> Cells:
-        """Return the cells that a margin sums; in a family of tables, the cells of one table."""
+        """Return the cells that a margin sums: in a family of tables, those of the table that contains it."""
         return self
 
     def refuse_unheld(self, margin: Margin) -> None:

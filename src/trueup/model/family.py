@@ -5,7 +5,7 @@ that are used. The *tables* of a family are its largest margins; what two of the
 separator. If the sets have a junction tree, tables that agree on its separators are margins of one table of records (see
 `trueup.kernel.families`), so that cells need to exist inside the tables alone.
 
-A *ring* has none. Its tables are margins of one table of records if they are sums of the tables of a *closed* family: the
+A *cycle* has none. Its tables are margins of one table of records if they are sums of the tables of a *closed* family: the
 same with the smallest joint table that makes it acyclic, which methods settle and which nothing shows.
 
 One file: the cells of a family, and what makes them from margins.
@@ -29,7 +29,7 @@ from trueup.model.family_sets import Variable, closing_table, cyclic, spanned_ma
 from trueup.model.tree import Tree
 
 MOST_JOINT = 100_000
-"""Cells of the joint table up to which a ring is closed by it."""
+"""Cells of the joint table up to which a cycle is closed by it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,7 +45,7 @@ class FamilyCells(Cells):
     used
         All margins that the family must hold.
     joint
-        The joint table that closes a ring of them; None for an acyclic family.
+        The joint table that closes a cycle of them; None for an acyclic family.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class FamilyCells(Cells):
 
     @cached_property
     def closed(self) -> FamilyCells:
-        """Return an acyclic family that contains these tables, with a joint table if they form a ring."""
+        """Return an acyclic family that contains these tables, with a joint table if they form a cycle."""
         if self.joint is None:
             return self
         return _largest_of(self, (*self.used, self.joint))
@@ -218,8 +218,8 @@ class FamilyCells(Cells):
         return tuple(variables(self, table, self.used) for table in self.tables)
 
     def junction(self, root: int = 0) -> JunctionTree:
-        """Return a junction tree of the tables, which must not form a ring."""
-        assert self.joint is None, "a ring has no junction tree"
+        """Return a junction tree of the tables, which must not form a cycle."""
+        assert self.joint is None, "a cycle has no junction tree"
         return junction_tree(self.sets, root)
 
     def separator(self, one: int, other: int) -> Margin:
@@ -238,7 +238,7 @@ class FamilyCells(Cells):
 
     @cached_property
     def separators(self) -> tuple[Margin, ...]:
-        """Return the margins that adjacent tables of a junction tree share; for a ring, those of all pairs."""
+        """Return the margins that adjacent tables of a junction tree share; for a cycle, those of all pairs."""
         return tuple(dict.fromkeys(self.separator(*pair) for pair in self.shared))
 
     def disagreements(self, counts: NDArray, slack: float = 0) -> Iterator[tuple[Margin, str]]:
@@ -256,7 +256,7 @@ def family_of(cells: Cells, margins: Sequence[Margin]) -> FamilyCells:
     Raises
     ------
     SpecError
-        If recodes cross, or if the margins are a ring and no joint table of at most `MOST_JOINT` cells closes it.
+        If recodes cross, or if the margins are a cycle and no joint table of at most `MOST_JOINT` cells closes it.
     """
     joint = None
     if fault := cyclic(cells, margins):
@@ -267,7 +267,7 @@ def family_of(cells: Cells, margins: Sequence[Margin]) -> FamilyCells:
 
 
 def _largest_of(family: FamilyCells, margins: Sequence[Margin]) -> FamilyCells:
-    """Return the family of the largest of the given margins, with the joint table of a ring if there is one."""
+    """Return the family of the largest of the given margins, with the joint table of a cycle if there is one."""
     tables = [margins[i] for i in maximal([variables(family, margin, margins) for margin in margins])]
     level = family.tree.level
     ordered = tuple(sorted(tables, key=lambda m: (level(m.level), len(m.attributes), m.attributes)))

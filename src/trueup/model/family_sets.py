@@ -66,7 +66,7 @@ def cyclic(cells: Cells, margins: Sequence[Margin]) -> SpecError | None:
     >>> cyclic(cells, pairs[:2]) is None
     True
     >>> print(cyclic(cells, pairs).needed)
-    tables without a ring; the smallest joint table that contains this ring is 'all x a x b x c' (27 cells)
+    tables without a cycle; the smallest joint table that contains this cycle is 'all x a x b x c' (27 cells)
     """
     tables, sets = _largest(cells, margins)
     if crossed := _crossed(cells, sets):
@@ -84,15 +84,15 @@ def cyclic(cells: Cells, margins: Sequence[Margin]) -> SpecError | None:
         else ""
     )
     return SpecError(
-        f"the tables {named} share margins in a ring, so that tables which agree pairwise may still contradict each "
+        f"the tables {named} share margins in a cycle, so that tables which agree pairwise may still contradict each "
         "other",
-        needed=f"tables without a ring; the smallest joint table that contains this ring is {closed}",
+        needed=f"tables without a cycle; the smallest joint table that contains this cycle is {closed}",
         remedy=f"give a query on '{joint}' a budget, however small, or drop one of these tables{third}",
     )
 
 
 def closing_table(cells: Cells, margins: Sequence[Margin]) -> Margin | None:
-    """Return the smallest joint table that removes a ring of margins; None if there is no ring, or recodes cross.
+    """Return the smallest joint table that removes a cycle of margins; None if there is no cycle, or recodes cross.
 
     Examples
     --------

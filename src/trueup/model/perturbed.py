@@ -142,7 +142,7 @@ class PerturbedSpec(SpecPart):
         return self._noted
 
     def note(self, found: Iterable[str]) -> None:
-        """Add sentences on what was found in the tables."""
+        """Add sentences on what was found in the tables to the notes."""
         self._noted = (*self._noted, *found)
 
     @property
@@ -204,8 +204,8 @@ class PerturbedSpec(SpecPart):
             raise ValueError(f"a bound on '{columned[0].level}' names a column: give numbers instead")
         if self.constraints.invariants:
             raise ValueError(
-                "[constraints] names invariants, which only a spec for a release has: publish them as a table whose "
-                "law is 'exact'"
+                "[constraints] names invariants, which only a spec for a release has: list them as a table whose law "
+                "is 'exact'"
             )
         for part in self.published:
             where = f"table '{part.name}'"

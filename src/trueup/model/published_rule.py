@@ -72,7 +72,7 @@ NONNEGATIVE = "nonnegative"
 
 @dataclass(frozen=True)
 class PublishingRule:
-    """A law of values, the true counts hidden before it, and the published values hidden after it.
+    """How a table was published: hide some true counts, draw values from a law of noise, hide some values.
 
     Attributes
     ----------

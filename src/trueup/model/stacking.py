@@ -240,7 +240,7 @@ class _Stack:
         where = f"attribute '{link['name']}'"
         if attribute is None or len(link["persons"]) != 1:
             raise ValueError(
-                f"{where} counts {self.person}s by '{name}': name one attribute of {self.person}s, or a recode of one"
+                f"{where} counts {self.person}s by '{name}': name one attribute of the {self.person}s, or a recode of one"
             )
         groups, wanted = (
             self._views_of(attribute)[name],

@@ -130,7 +130,7 @@ class Expected:
         return self.cells.tree.level(margin.level)
 
     def marginal(self, margin: Margin) -> Marginal:
-        """Return a table's grouping of the values of each attribute, axis by axis."""
+        """Return the group, in a table, of every value of each attribute."""
         marginal = self.cells.marginal(margin.attributes)
         return self.fold.marginal(marginal) if self.fold else marginal
 
@@ -176,7 +176,7 @@ class Expected:
         return self.model.means(swept, wanted)[0], np.array([self.worst(swept, m)[0] for m in margins])
 
     def weighted(self, precisions: Reals, weights: Mapping[Margin, float]) -> tuple[Reals, Reals]:
-        """Return a weighted sum of mean error variances, and its negative derivatives (1, k)."""
+        """Return a weighted sum of mean error variances, and its negated gradient (1, k) in the precisions."""
         swept = self.sweep(precisions)
         wanted = [(self.level(m), self.mean_form(m), weight) for m, weight in weights.items() if weight]
         means, slopes = self.model.means(swept, wanted)
@@ -258,6 +258,6 @@ def _full_cross(cells: Cells) -> Cells:
             f"the attributes have {combinations:,} combinations of values, too many to compute the errors of several "
             "tables together",
             needed=f"at most {MOST_COMBINATIONS:,} combinations",
-            remedy="put tables that share attributes into specs of their own",
+            remedy="write one spec for each group of tables that share attributes",
         )
     return cells.whole

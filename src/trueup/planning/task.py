@@ -102,7 +102,7 @@ class PlanningTask:
             raise SpecError(
                 f"the spec has {'linear rules' if constraints.linear else 'cells that do not count each unit once'}, so "
                 "that its expected errors have no formula",
-                needed="nested or crossing tables that count each unit once",
+                needed="a spec without linear rules, whose nested or crossing tables count each unit once",
             )
         headers, guarantee = problem.headers, problem.guarantee
         currencies = {charge.currency for charge in guarantee.charges}
@@ -227,7 +227,7 @@ class PlanningTask:
         return tuple(np.where(free, v, 0.0) for v in self.expected.errors(precisions, self.tables))  # pyright: ignore
 
     def limits(self, per_deviation: Reals, factor: float = 1.0) -> Limits:
-        """Return the targets as limits on error variances, given margins of error in standard deviations."""
+        """Return the targets as limits on error variances; a margin of error is `per_deviation` standard deviations."""
         wanted = np.array([t.counts for t in self.targets])
         limits = (factor * wanted / per_deviation) ** 2
 

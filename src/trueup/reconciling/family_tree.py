@@ -38,7 +38,7 @@ class FamilyTree(FromTheTop):
     table sees, each down to the deepest level at which one does. Then tables are settled in the order of a junction tree. The
     first is settled whole, from the top place down; each further one given what it shares with its parent, for every place
     and cell of that a transportation problem, so that whole nonnegative tables always exist and agree. As they agree, they
-    are margins of one table of records. A ring of tables is closed by the smallest joint table that makes it acyclic, which
+    are margins of one table of records. A cycle of tables is closed by the smallest joint table that makes it acyclic, which
     nothing measures: it is fitted to what is measured of its sums, settled with the others, and not released.
 
     Attributes

@@ -237,7 +237,7 @@ def _refuse_begun(path: Path) -> None:
     if (path / PLAN).exists():
         raise BundleError(
             f"a run was interrupted and left '{path}'",
-            remedy=f"continue it with --resume {path}, or remove the folder",
+            remedy=f"continue it with --resume '{path}', or remove the folder",
         )
     if {p.name for p in path.iterdir() if not p.name.startswith(".")} - _BEGUN:
         refuse_occupied(path)

@@ -195,7 +195,7 @@ def region_level(spec: Spec) -> int:
 
 
 def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digits]:
-    """Return the digits of place codes for every level below the root.
+    """Return the ranges of digits in place codes for every level below the root.
 
     Parameters
     ----------

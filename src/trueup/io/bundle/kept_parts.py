@@ -144,4 +144,4 @@ def _positions(keys: Iterable[Any], known: Mapping[Any, int]) -> Integers:
 
 
 def _damaged(name: str, how: str) -> BundleError:
-    return BundleError(f"'{name}' {how}", remedy="infer again, or restore the folder")
+    return BundleError(f"'{name}' {how}", remedy="infer again, or restore the folder from a copy")

@@ -157,8 +157,8 @@ def record_columns(release: Release) -> dict[str, NDArray]:
         return {name: column[at] for name, column in named_columns(cells, cells.finest).items()}
     if cells.joint is not None:
         raise SpecError(
-            "the released tables form a ring without their joint table, so that records cannot be drawn from them",
-            needed="tables without a ring",
+            "the released tables form a cycle without their joint table, so that records cannot be drawn from them",
+            needed="tables without a cycle",
             remedy=f"measure '{cells.joint}' too, however noisily",
         )
     return _of_family(cells, cells.split(counts), rng)

@@ -214,6 +214,6 @@ def _row_contents(columns: Columns) -> Iterable:
 
 
 def key_levels(spec: Reading, names: Iterable[str]) -> dict[str, Level]:
-    """Return the level of each named key, where a level adds one key to those of the level above."""
+    """Return the level of each named key; every level has one key column of its own."""
     levels = {level.key: level for level in spec.levels}
     return {name: levels[name] for name in names}

@@ -76,10 +76,10 @@ def closing_sets(
 
     Examples
     --------
-    >>> ring = [frozenset(pair) for pair in ("ab", "bc", "cd", "da")]
-    >>> closing_sets(ring, lambda union: 2 ** len(union))
+    >>> cycle = [frozenset(pair) for pair in ("ab", "bc", "cd", "da")]
+    >>> closing_sets(cycle, lambda union: 2 ** len(union))
     (0, 2)
-    >>> closing_sets([*ring[:2], frozenset("ac"), frozenset("cd")], lambda union: 2 ** len(union))
+    >>> closing_sets([*cycle[:2], frozenset("ac"), frozenset("cd")], lambda union: 2 ** len(union))
     (0, 1)
     """
     core = cyclic_core(sets)

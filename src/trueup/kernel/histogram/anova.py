@@ -192,7 +192,7 @@ class Domain:
         return all(is_identity(g) for g, c in zip(marginal, component.contrast, strict=True) if c)
 
     def matrix(self, marginal: Marginal, component: Component) -> np.ndarray:
-        """Return the matrix (rows, dense) that maps a component's coefficients to those of the marginal's table."""
+        """Return the matrix that maps a component's coefficients on atoms to its coefficients in a marginal's table."""
         kept = zip(self.axes, marginal, component.contrast, strict=True)
         return reduce(_kron, [a.on_atoms(g) for a, g, c in kept if not c], np.ones((1, 1)))
 

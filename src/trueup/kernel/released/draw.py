@@ -55,7 +55,7 @@ def gibbs(
         scale = np.exp(0.5 * rng.standard_normal() / np.sqrt(k.sum() + 1.0))
         if not _gibbs(k, tables, total, scale, _BURN, uniform, rng, out[chain]):
             raise ConvergenceError(
-                "these released counts are too unlikely under the laws and the prior to draw their posterior",
+                "these released counts are too unlikely under the laws of noise and the prior to draw true counts",
                 remedy="give the method that released them, the laws of its noise, and a prior that allows such counts",
             )
     return out

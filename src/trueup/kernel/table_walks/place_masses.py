@@ -151,7 +151,7 @@ def _unit_ratios(places, state, columns, row, rate, begin, ratios):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def leaf_log_masses(places, state, columns, stride, row, low, size, balance, logs):
-    """Write the log prior masses at a lowest place, up to a constant, for steps of several counts."""
+    """Write to `logs` the log prior masses of a lowest place after each step of a move, up to a constant."""
     last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
     p, a, total = places.parent[v], state.a[last] * state.weight[v], state.total[v]
     each = stride * math.log(_rate(state, columns, row)) + math.log(_even(places, columns, row, balance))

@@ -219,7 +219,7 @@ class Posterior(Tabled):
     def summary(
         self, margin: Margin | str | None = None, level: float | str | None = None, rows: int | None = None
     ) -> Columns:
-        """Return figures of every count of a margin (by default the finest), or of its first `rows` counts, as columns.
+        """Return statistics of every count of a margin (by default the finest), or of its first `rows` counts, as columns.
 
         Returns
         -------

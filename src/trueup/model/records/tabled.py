@@ -168,7 +168,7 @@ class Labels:
 
     @classmethod
     def of(cls, cells: Cells, margins: Iterable[Margin]) -> Labels:
-        """Return the labels of some cells' counts; a label of two counts denotes that of the coarser margin."""
+        """Return a label for every count of the cells; a label that two counts share denotes the coarser margin's."""
         levels = (Margin(level, cells.coarsest.attributes) for level in reversed(cells.tree.levels))
         every = (*cells.finest_tables, *margins, *(m for m in levels if cells.holds(m)))
         return cls({label: (m, g) for m in every for g, label in enumerate(cells.margin_labels(m))})

@@ -248,7 +248,7 @@ class LatticeL2Laplace(OnLattice, Law):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> LatticeL2Laplace:
-        """Return the law whose loss for one smallest change is at most the epsilon `amount`."""
+        """Return the law whose privacy loss epsilon for any smallest possible change is at most `amount`."""
         return cls(rational(amount, "epsilon") / _root_above(sensitivity.l2_squared))
 
     def cost(self, sensitivity: Sensitivity) -> Cost:

@@ -80,7 +80,7 @@ def whole_noise(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
     if beyond := unwalkable(lattice.pieces):
         raise SpecError(
             f"noise 'lattice-l2-laplace' on {lattice.n} cells would need {beyond}",
-            needed="a table or invariants within that limit",
+            needed="a smaller table, or fewer invariants",
             remedy="use 'lattice-laplace'",
         )
     cells = np.concatenate([piece.cells.ravel() for piece in lattice.pieces])

@@ -111,7 +111,7 @@ def table_name(margin: Margin) -> str:
 
 
 def listing(names: Iterable[str]) -> str:
-    """Return names as one list in words.
+    """Return names joined by commas, and the last one by "and".
 
     Examples
     --------

@@ -86,8 +86,8 @@ def draft_published(
         raise DataError(
             "no table was found in the files",
             needed="rows of numbers below a header",
-            remedy="if numbers stand in the middle of text, write them into cells of their own; or write the spec by hand as "
-            "docs/perturbed.md shows, with `skip`, `header` and `below` for the place of the table",
+            remedy="write numbers that stand within text into cells of their own; or write the spec by hand, with `skip`, "
+            "`header` and `below` for the place of the table (docs/perturbed.md)",
         )
     beside = [*lists_beside(files, seen)]
     seen, variances, noise = listed_variances(beside, seen)

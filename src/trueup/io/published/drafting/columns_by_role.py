@@ -24,7 +24,7 @@ from trueup.io.published.drafting.kinds import (
 )
 from trueup.io.published.drafting.names import ages_within, overlapping
 from trueup.io.published.drafting.numbered import crossing_keys
-from trueup.io.published.drafting.pairs import are_alike, told_rows
+from trueup.io.published.drafting.pairs import are_alike, distinct_keys
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, is_code, is_number
 from trueup.io.published.drafting.sums import column_numbers, way_to_keep
 
@@ -130,8 +130,8 @@ def one_value(
         said = [c.left_out("numbers what another key says") for c in coded]
         return keys, [c for c in values if c not in coded], said
     found = list(keys)
-    for column in rest if told_rows(keys) < len(named[0].texts) else ():
-        found += [column] if told_rows([*found, column]) > told_rows(found) else []
+    for column in rest if distinct_keys(keys) < len(named[0].texts) else ():
+        found += [column] if distinct_keys([*found, column]) > distinct_keys(found) else []
     said = [
         c.left_out("numbers what another key says")
         if any(are_alike(key, c) for key in keys)
@@ -161,8 +161,8 @@ class SomeRows(NamedTuple):
 def some_rows(keys: list[SeenColumn], periods: list[SeenColumn], values: list[SeenColumn]) -> SomeRows | None:
     """Return the rows that a spec describes, selected by periods or measures; None for all rows."""
     several = [column for column in periods if len(set(column.texts)) > 1]
-    apart = told_rows(keys)
-    for column in several if told_rows([*keys, *several]) > apart else ():
+    apart = distinct_keys(keys)
+    for column in several if distinct_keys([*keys, *several]) > apart else ():
         said = list(dict.fromkeys(column.held))
         last = max(said) if all(YEAR.match(text) for text in said) else said[-1]
         why = f"rows in which '{column.name}' does not say '{last}' are left out: one spec describes one population"

@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import pairwise
 from math import comb
 
-from trueup.io.published.drafting.pairs import told_rows
+from trueup.io.published.drafting.pairs import distinct_keys
 from trueup.io.published.drafting.seen import KEY, TOTAL, YEAR, SeenColumn, is_code, is_marked, is_number
 
 _TIME = re.compile(
@@ -135,7 +135,7 @@ def without_flags(
             shown[is_number(text)][flag] += 1
         behind = any(column is other for other in every[every.index(values[0]) + 1 :])
         others = [key for key in keys if key is not column]
-        told = told_rows(others) == len(texts)
+        told = distinct_keys(others) == len(texts)
         parted = len(column.held) > len(set(column.held)) + 2 and not shown[True].keys() & shown[False].keys()
         hidden = [f"'{flag}'" if flag else "nothing" for flag in shown[False]]
         if not told or not (_STATUS.fullmatch(column.name) or (behind and parted and hidden)):

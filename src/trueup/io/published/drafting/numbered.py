@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from trueup.io.published.drafting.pairs import are_alike, told_rows
+from trueup.io.published.drafting.pairs import are_alike, distinct_keys
 from trueup.io.published.drafting.seen import SeenColumn, is_number
 from trueup.io.published.drafting.sums import base_of, column_numbers
 from trueup.io.published.perturbed.notes import carried_keys
@@ -37,11 +37,11 @@ def crossing_keys(every: Sequence[SeenColumn]) -> list[SeenColumn]:
     found: list[SeenColumn] = []
     ways, rows = 1, len(every[0].texts) if every else 0
     for column in every[:-1]:
-        ways *= len(set(column.texts)) if told_rows([*found, column]) > told_rows(found) else 1
+        ways *= len(set(column.texts)) if distinct_keys([*found, column]) > distinct_keys(found) else 1
         if 2 * len(set(column.texts)) > rows or "" in column.texts or ways > 2 * rows:
             break
         found.append(column)
-        if told_rows(found) == rows > 7:
+        if distinct_keys(found) == rows > 7:
             return [c for c in found if not any(_numbers_names(c, other) for other in found)]
     return []
 
@@ -66,7 +66,7 @@ def without_numbers_of_rows(
 ) -> tuple[list[SeenColumn], list[SeenColumn]]:
     """Return the value columns without those that only number the rows."""
     numbered = []
-    apart = any(len(set(key.texts)) == len(key.texts) for key in keys) or told_rows(keys) == len(
+    apart = any(len(set(key.texts)) == len(key.texts) for key in keys) or distinct_keys(keys) == len(
         values[0].texts
     )
     for column in values[:-1] if apart else ():
@@ -107,7 +107,7 @@ def with_numbered_keys(
 ) -> tuple[list[SeenColumn], list[SeenColumn]]:
     """Return the columns with the first ones of whole numbers as keys, if the rows need them to differ."""
     # A few names that repeat are no reason to take counts, which differ from row to row, for codes.
-    few = told_rows(keys) < 0.8 * len(values[0].texts)
+    few = distinct_keys(keys) < 0.8 * len(values[0].texts)
     for count in range(len(values)):
         numbered = values[:count]
         if not all(re.fullmatch(r"\d{1,12}|[@#^&]", text) for column in numbered for text in column.held):

@@ -31,7 +31,7 @@ def are_alike(one: SeenColumn, other: SeenColumn) -> bool:
     return len(pairs) == len(set(one.texts)) == len(set(other.texts)) > 1
 
 
-def told_rows(keys: list[SeenColumn]) -> int:
+def distinct_keys(keys: list[SeenColumn]) -> int:
     """Return the number of different combinations of keys among the rows."""
     return len(set(zip(*(key.texts for key in keys))))
 
@@ -47,7 +47,7 @@ def without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[st
     for one, other in pairs_of(columns):
         if one in kept and other in kept and (_say_the_same(one, other, columns) or _names_codes(one, other)):
             code, label = sorted((one, other), key=_wordy)
-            more, less = (told_rows([c for c in kept if c is not each]) for each in (code, label))
+            more, less = (distinct_keys([c for c in kept if c is not each]) for each in (code, label))
             left = code if more > less else label
             kept.remove(left)
             why = (

@@ -31,7 +31,7 @@ from trueup.io.published.drafting.numbered import (
     without_formal,
     without_numbers_of_rows,
 )
-from trueup.io.published.drafting.pairs import determines_key, told_rows
+from trueup.io.published.drafting.pairs import determines_key, distinct_keys
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import column_numbers
 from trueup.io.published.perturbed.around import carried
@@ -40,7 +40,7 @@ from trueup.io.published.perturbed.notes import carried_keys
 
 
 def sorted_out(bare: SeenTable, every: list[SeenColumn]) -> SeenTable | None:
-    """Return a table with some columns, sorted by role, or None if no column contains values."""
+    """Return a table with the given columns, each in its role, or None if no column contains values."""
     if counts_rows(every):
         table = sorted_out(bare, every[1:])
         said = every[0].left_out("numbers the rows")
@@ -172,8 +172,8 @@ def _filled(keys: list[SeenColumn], rows: int) -> list[SeenColumn]:
     """Return keys in which blanks take the key above, or an empty list unless this identifies all rows."""
     carried_on = carried_keys([key.texts for key in keys])
     filled = [key._replace(texts=texts) for key, texts in zip(keys, carried_on)]
-    asked = told_rows(filled) > told_rows(keys) or _is_outline(keys)
-    return filled if asked and told_rows(filled) == rows else []
+    asked = distinct_keys(filled) > distinct_keys(keys) or _is_outline(keys)
+    return filled if asked and distinct_keys(filled) == rows else []
 
 
 def _is_outline(keys: list[SeenColumn]) -> bool:
