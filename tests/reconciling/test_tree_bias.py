@@ -83,3 +83,38 @@ def test_rounding_moves_no_node_by_one_and_the_root_hardly(problem):
     rounded = controlled_rounding(child_ptr, 1 / variance, x, np.arange(REPLICATES))
     assert abs(rounded - x).max() < 1
     assert abs((rounded - x)[:, 0].mean()) < 0.1
+
+
+EQUAL_TREES = {
+    "three parts": [1, 4, 4, 4, 4],
+    "one part": [1, 2, 2],
+    "four levels": [1, 3, 5, 7, 9, 11, 13, 15] + [15] * 8,
+}
+
+
+def settled_by_a_coin(child_ptr, x, rng):
+    seeds = rng.integers(2**63, size=len(x), dtype=np.uint64)
+    return controlled_rounding(child_ptr, np.ones(x.shape[1]), x, seeds)
+
+
+def settled_downwards(child_ptr, x, rng):
+    """Take the tree of least total where two are as good, as one fixed seed does."""
+    return controlled_rounding(child_ptr, np.ones(x.shape[1]), x, 0)
+
+
+def rounding_of_the_root(child_ptr, settled, rng):
+    """Return what rounding adds to the root where integers were measured with one variance everywhere."""
+    child_ptr = np.array(child_ptr)
+    y = np.rint(rng.normal(1000, 6, (REPLICATES, child_ptr.size - 1)))
+    x = least_squares(child_ptr, np.ones(y.shape[1]), y)
+    return (settled(child_ptr, x, rng) - x)[:, 0]
+
+
+@pytest.mark.parametrize("child_ptr", EQUAL_TREES.values(), ids=EQUAL_TREES)
+def test_a_tie_of_the_roots_floor_and_ceiling_biases_no_total(child_ptr, rng):
+    assert abs(score(rounding_of_the_root(child_ptr, settled_by_a_coin, rng))) < LIMIT
+
+
+@pytest.mark.parametrize("child_ptr", EQUAL_TREES.values(), ids=EQUAL_TREES)
+def test_a_tie_that_is_settled_downwards_fails_that_test(child_ptr, rng):
+    assert score(rounding_of_the_root(child_ptr, settled_downwards, rng)) < -LIMIT

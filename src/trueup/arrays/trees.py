@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from itertools import combinations
 from typing import NamedTuple
 
@@ -145,7 +146,10 @@ def reconcile_tree(
         if (y[q == 0] != np.rint(y[q == 0])).any():
             raise InfeasibleError("an exact value is not whole", remedy="correct it, or give `whole=False`")
         weight = np.divide(1.0, q, out=np.zeros(q.size), where=(q > 0) & np.isfinite(q))
-        x = controlled_rounding(child_ptr, weight, x)
+        seed = int.from_bytes(
+            blake2b(x.tobytes(), digest_size=8).digest()
+        )  # settles ties, of which a fixed one biases totals
+        x = controlled_rounding(child_ptr, weight, x, seed)
     out = np.empty_like(x)
     out[order] = x
     return out
