@@ -81,7 +81,15 @@ def draft_published(
     count = "cases"
     """
     once = tuple(dict.fromkeys(files))
-    seen = [table for file in once for table in _tables_of(file)]
+    looked = [table for file in once for table in _tables_of(file)]
+    seen = [table for table in looked if table.values]
+    shares = [table for table in looked if not table.values]
+    if shares and not seen:
+        raise DataError(
+            f"the files hold only percentages or rates (column '{shares[0].left[0].name}' of '{shares[0].file}')",
+            needed="counts: the tables that the percentages were computed from",
+            remedy="give the file of these counts; if the column holds counts, take percent signs and words for shares out of it",
+        )
     if not seen:
         raise DataError(
             "no table was found in the files",
@@ -103,7 +111,10 @@ def draft_published(
             file = write_indented_places(Path(folder) / "places.csv", columns, listed.rows)
         drafted = Drafted(draft, title, law, has_variances=bool(variances))
         trial = drafted.tried(text, [file for file in once if Path(file).name in read], file)
-    said = tuple(dict.fromkeys([*noise, *of_law, *of_places, *known, *trial.said]))
+    of_shares = [
+        f"'{table.sheet or table.file}' holds percentages alone, and is left out" for table in shares
+    ]
+    said = tuple(dict.fromkeys([*of_shares, *noise, *of_law, *of_places, *known, *trial.said]))
     return PublishedDraft(trial.text, said, listed.file, tuple(listed.rows), columns, read)
 
 
@@ -193,7 +204,9 @@ def _tables_of(source: str | Path) -> list[SeenTable]:
         for sheet in sheets
     }
     notes = "\n".join(
-        texts_of(rows_of(source, sheet)) for sheet, tables in by_sheet.items() if sheet and not tables
+        texts_of(rows_of(source, sheet))
+        for sheet, tables in by_sheet.items()
+        if sheet and not any(table.values for table in tables)
     )
     found = [
         table._replace(titles=f"{table.titles}\n{notes[:MOST_NOTES]}") if notes else table

@@ -26,6 +26,7 @@ from trueup.io.published.drafting.names import ages_within, overlapping
 from trueup.io.published.drafting.numbered import crossing_keys
 from trueup.io.published.drafting.pairs import are_alike, distinct_keys
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, is_code, is_number
+from trueup.io.published.drafting.shares import holds_shares, proportional
 from trueup.io.published.drafting.sums import column_numbers, way_to_keep
 
 _VALUE = re.compile(r"(obs_?)?value|wert|valeur|valore?|waarde|observation", re.IGNORECASE)
@@ -56,6 +57,8 @@ def by_role(every: list[SeenColumn]) -> Roles:
     variance, kind = None, "variance"
     crossed = crossing_keys(every)
     codes = {t for at, c in enumerate(every) if holds_values(c, at) for t in c.held if not is_number(t)}
+    why = _without_counts(every)
+    counted = [column for at, column in enumerate(every) if at not in why]
     for at, column in enumerate(every):
         held = column.held
         if is_period(column, every):
@@ -75,8 +78,8 @@ def by_role(every: list[SeenColumn]) -> Roles:
             errors[values[-1].name], kind = column, error
         elif not values and _is_constant(every, at):
             keys.append(column)
-        elif len(every) > 2 and holds_no_counts(column):
-            ignored.append(column.left_out("holds no counts, by its name or signs"))
+        elif at in why:
+            ignored.append(column.left_out(why[at]))
         elif marks_values(column, at):
             ignored.append(column.left_out(f"marks values ({_marks_of(held)})"))
         elif _holds_marks(column, every[at - 1 : at + 2], values) or (
@@ -84,7 +87,7 @@ def by_role(every: list[SeenColumn]) -> Roles:
                 holds_values(column, at)
                 or (values and _holds_some(column, codes))
                 or stands_among_values(every, at)
-                or stands_before_names(every, at)
+                or (at == 0 and stands_before_names(counted))
             )
             and not holds_codes(column, at, every)
         ):
@@ -92,6 +95,17 @@ def by_role(every: list[SeenColumn]) -> Roles:
         else:
             keys.append(column)
     return Roles(keys, values, periods, variance, errors, kind, ignored)
+
+
+def _without_counts(every: list[SeenColumn]) -> dict[int, str]:
+    """Return why columns hold no counts, by their positions."""
+    why = {
+        at: f"is proportional to '{other}', as shares of it are" for at, other in proportional(every).items()
+    }
+    for at, column in enumerate(every):
+        if (at and holds_shares(column)) or (len(every) > 2 and holds_no_counts(column)):
+            why[at] = "holds no counts, by its name or signs"
+    return why
 
 
 def _holds_some(column: SeenColumn, codes: set[str]) -> bool:

@@ -9,6 +9,7 @@ from math import comb
 
 from trueup.io.published.drafting.pairs import distinct_keys
 from trueup.io.published.drafting.seen import KEY, TOTAL, YEAR, SeenColumn, is_code, is_marked, is_number
+from trueup.io.published.drafting.shares import SHARE_NAMES, holds_shares, is_named
 
 _TIME = re.compile(
     r".*(year|time|period|date|jahr|month|quarter|anno|année|annee|año|(?<![^\W_])år|jaar|vuosi|trimestre|mois|monat|stichtag)(?![^\W_]).*|"
@@ -54,8 +55,7 @@ _ERRORS = {
 }
 """Names of columns by what stands there of the error of a value."""
 NO_COUNTS = re.compile(
-    r".*(%|per ?cent|pro[zc]ent|pourcent|porcent|"
-    r"\bshare\b|(?<![^\W_])rates?(?![^\W_])|per[ _](100|1[,. ]?000)|margin of error|densit|\bratio\b|"
+    rf".*({SHARE_NAMES}|per[ _](100|1[,. ]?000)|margin of error|densit|\bratio\b|"
     r"\bmoe\b|\bchange|\bdifference|standard error|\bse\b|\bcv\b|\bmedian|\bmean\b|\baverage|durchschnitt|moyenne).*",
     re.IGNORECASE,
 )
@@ -72,13 +72,10 @@ _GEOMETRY = re.compile(
     r"yoğunluk|плотность|πυκνότητα|人口密度)([\W_].*)?",
     re.IGNORECASE,
 )
-_SHARE = re.compile(r"-?\d+([.,]\d+)?\s?%")
 _RANK = re.compile(
     r"\b(rank(ing)?|rang|posi[cç][aã]o|posici[oó]n|puesto|platz|plaats|miejsce|sija|kl\.?)\b|順位",
     re.IGNORECASE,
 )
-_OF_ALL = re.compile(r"\b100 ?(%|percent)")
-"""Says of a count that it is no sample."""
 
 
 def error_of(column: SeenColumn) -> str:
@@ -99,9 +96,9 @@ def holds_no_counts(column: SeenColumn) -> bool:
     held = column.held
     if _RANK.search(column.name) and len(set(held)) == len(held) and all(map(str.isdigit, held)):
         return len(held) < 3 or max(map(int, held)) <= len(column.texts)
-    named = NO_COUNTS.fullmatch(_OF_ALL.sub("", column.name)) or _GEOMETRY.fullmatch(column.name)
+    named = is_named(NO_COUNTS, column) or _GEOMETRY.fullmatch(column.name) is not None
     degrees = any("°" in text or is_number(text) for text in held)
-    return all(map(_SHARE.fullmatch, held)) or (named is not None and degrees)
+    return holds_shares(column) or (named and degrees)
 
 
 def is_period(column: SeenColumn, every: list[SeenColumn]) -> bool:
@@ -220,13 +217,12 @@ def stands_among_values(every: list[SeenColumn], at: int) -> bool:
     return several and at > 1 and not zeros and holds_values(every[at - 1], at - 1)
 
 
-def stands_before_names(every: list[SeenColumn], at: int) -> bool:
+def stands_before_names(every: list[SeenColumn]) -> bool:
     """Return True if the first of some columns contains numbers, and the last a name in every row."""
     names = every[-1].held
     apart = len(set(names)) == len(every[-1].texts) and not any(map(is_number, names))
-    between = [column for column in every[:-1] if column is not every[at]]
-    numbers = all(any(map(is_number, column.held)) for column in between) and bool(between)
-    return at == 0 and apart and numbers and not KEY.fullmatch(every[at].name)
+    numbers = all(any(map(is_number, column.held)) for column in every[1:-1]) and len(every) > 2
+    return apart and numbers and not KEY.fullmatch(every[0].name)
 
 
 def holds_codes(column: SeenColumn, at: int, every: list[SeenColumn]) -> bool:

@@ -23,6 +23,7 @@ from trueup.io.published.drafting.panels import (
 from trueup.io.published.drafting.proposals import indent_of
 from trueup.io.published.drafting.roles import sorted_out
 from trueup.io.published.drafting.seen import SeenColumn, SeenTable, is_code
+from trueup.io.published.drafting.shares import SHARE
 from trueup.io.published.drafting.sums import SUM_OF_GROUP, without_repeated_sums
 from trueup.io.published.perturbed.around import JOINED, column_names
 from trueup.io.published.perturbed.grid import Row, delimiters_of, rows_of
@@ -87,13 +88,21 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
         return _sorted(path.name, None, "", columns_of_table(source))
     rows, divided = best_rows(source, sheet)
     if (first := first_of_numbers(rows)) is None:
-        return []
+        return _of_shares(path.name, sheet, rows)
     pairs = panels_below_pairs(rows)
     first = pairs[0].start if pairs else first
     bottom = first if pairs else below_header(rows, first)
     top = bottom - 1 if pairs else header_from(rows, bottom)
     layout = _Layout(path.name, sheet, rows, divided, pairs, first, top, bottom, last_of_numbers(rows, first))
     return _below_each_other(layout) or _in_one_block(layout, source)
+
+
+def _of_shares(name: str, sheet: str | None, rows: Sequence[Row]) -> list[SeenTable]:
+    """Return the table of rows that have shares in percent and no numbers, without values, or an empty list."""
+    first = next((at for at, row in enumerate(rows) if any(map(SHARE.fullmatch, row[1:]))), 0)
+    layout = _Layout(name, sheet, list(rows), None, [], first, first - 1, first, len(rows) - 1)
+    columns = layout.columns(rows[first - 1 : first], rows[first:]) if first else []
+    return [table for table in layout.table(columns, headless=False) if not table.values]
 
 
 def _below_each_other(layout: _Layout) -> list[SeenTable]:

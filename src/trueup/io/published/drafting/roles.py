@@ -33,6 +33,7 @@ from trueup.io.published.drafting.numbered import (
 )
 from trueup.io.published.drafting.pairs import determines_key, distinct_keys
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
+from trueup.io.published.drafting.shares import holds_shares
 from trueup.io.published.drafting.sums import column_numbers
 from trueup.io.published.perturbed.around import carried
 from trueup.io.published.perturbed.columns import without_word_of_sum
@@ -40,14 +41,18 @@ from trueup.io.published.perturbed.notes import carried_keys
 
 
 def sorted_out(bare: SeenTable, every: list[SeenColumn]) -> SeenTable | None:
-    """Return a table with the given columns, each in its role, or None if no column contains values."""
+    """Return a table with the given columns, each in its role, or None if no column contains values.
+
+    A table that has shares alone has no values, and `left` holds its shares.
+    """
     if counts_rows(every):
         table = sorted_out(bare, every[1:])
         said = every[0].left_out("numbers the rows")
         return table and table._replace(ignored=[said, *table.ignored])
     roles = by_role(every)
     if not roles.values:
-        return None
+        shares = tuple(column for column in every[1:] if holds_shares(column))
+        return bare._replace(left=shares, ignored=roles.ignored) if shares else None
     roles = _without_numbering(every, roles)
     rows = len(roles.values[0].texts)
     whole = _filled([*roles.keys, *roles.periods], rows)[: len(roles.keys)]
