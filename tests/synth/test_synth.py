@@ -12,6 +12,7 @@ import pytest
 from tests.parameters import one_in
 from trueup.errors import BundleError, DataError, SpecError, TrueupError
 from trueup.io.microdata.tabulate import read_counts
+from trueup.io.microdata.truncate import Limit
 from trueup.model.build import build_constraints
 from trueup.model.constraints import violations
 from trueup.model.geography import read_tree
@@ -215,6 +216,29 @@ def test_parent_pointers_are_written_with_their_root(tmp_path):
     cells = public_cells(spec, geography=tmp_path / "made" / "places")
     assert cells.tree.sizes == (1, 3, 80)
     assert read_counts(spec, cells, tmp_path / "made" / "records").sum() == 5000
+
+
+def test_records_have_units_of_several_records_and_keys_that_place_names_alone_are_unique(tmp_path):
+    """The command that `synth` prints is followed: the release reads identifiers, and places by `place`."""
+    levels = ", ".join(f'{{ name = "{name}", column = "{name}" }}' for name in ("state", "trust", "ward"))
+    levels = f'[{{ name = "all" }}, {levels}]'
+    path = _small(tmp_path, levels)
+    text = path.read_text().replace('counts = "person" }', 'counts = "stay", place = ["ward"] }')
+    limit = 'neighbours = "add-remove", id = "patient", contribution = { records = 3 } }'
+    path.write_text(text.replace('neighbours = "add-remove" }', limit))
+    made = tmp_path / "made"
+    synthesize(path, made, persons=900, places=40, regions=["Utah", "Ohio"])
+    held = _table(made).aggregate("patient, count(*) AS n, count(DISTINCT ward) AS wards", "patient").df()
+    assert held.n.sum() == 900
+    assert set(held.n) == {1, 2, 3}
+    assert (held.n[held.wards > 1] > 1).all()
+    wards = _table(made, "places").project("ward").df().ward
+    assert wards.is_unique
+    spec = load_spec(path)
+    cells = public_cells(spec, geography=made / "places")
+    limit = Limit("patient", 3, "00")
+    assert read_counts(spec, cells, made / "records", limit).sum() == 900
+    assert limit.dropped == 0
 
 
 def test_a_large_total_is_cut_into_parts():

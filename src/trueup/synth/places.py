@@ -167,7 +167,7 @@ class Digits:
         Number of digits before them, and number of these digits.
     unique
         True if its number is one for the whole country instead of one below its parent: where the column begins with
-        this level although others are above it.
+        this level although others are above it, or tells the place of a row by `place`.
     label
         The column of readable names, or None.
     """
@@ -212,7 +212,8 @@ def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digit
         assert column is not None
         shared = spec.parents is not None or level.prefix is not None or is_whole(spec, level)
         start = max([d.end for d in found if d.column == column and shared], default=0)
-        unique = shared and not start and at > 1
+        alone = column in (spec.table.place or ())  # rows tell their place without the levels above
+        unique = (shared or alone) and not start and at > 1
         children = sizes[at] // (1 if unique else sizes[at - 1])
         roomy = max(3, len(str(8 * children)))  # for a place with many more children than average
         free = region_digits if at == region_level(spec) else roomy

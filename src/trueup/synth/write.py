@@ -24,6 +24,8 @@ from trueup.version import __version__
 
 UNITS, ROWS = 4_000_000, 2_000_000
 """Most records, and about most counts, in one part."""
+LAST_RECORD_PROBABILITY = 0.6
+"""Chance, made up, that a record is the last one of its unit, where units have identifiers."""
 ROOT = "all"
 """Name of the root where a geography lists parents."""
 
@@ -88,7 +90,7 @@ class WriteRegion:
             drawn = populate(self.domain, branch, plan.region.persons, rng)
             parts = self._records(drawn, rng) if self.spec.table.kind == "records" else self._counts(drawn)
             for number, rows in enumerate(parts):
-                self._write_part(connection, rows, f"synthetic-{plan.region.code}-{number:04d}")
+                self._write_part(connection, rows, plan.region.code, number)
 
     @cached_property
     def cells(self) -> Cells:
@@ -149,17 +151,32 @@ class WriteRegion:
         return f"SELECT * FROM ({' UNION ALL '.join(rows)}) ORDER BY ALL"
 
     def _records(self, drawn: Iterable[Sparse], rng: np.random.Generator) -> Iterator[dict[str, NDArray]]:
-        """Yield tables with one row for each unit, in random order within each table."""
+        """Yield tables with one row for each record, in random order within each table."""
+        units = 0
         for leaf, cell, count in split_by_units(drawn, UNITS):
             order = rng.permutation(int(count.sum()))
-            yield {"leaf": np.repeat(leaf, count)[order], "cell": np.repeat(cell, count)[order]}
+            rows = {"leaf": np.repeat(leaf, count)[order], "cell": np.repeat(cell, count)[order]}
+            if self.spec.privacy.id is not None:
+                rows["unit"] = units + self._units_of(rows["leaf"], rng)
+                units += order.size
+            yield rows
+
+    def _units_of(self, leaf: NDArray, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw the number of each row's unit; its records are near each other, and no more than the spec allows."""
+        assert self.spec.privacy.contribution is not None
+        held = np.minimum(
+            rng.geometric(LAST_RECORD_PROBABILITY, leaf.size), self.spec.privacy.contribution.records
+        )
+        units = np.empty(leaf.size, np.int64)
+        units[np.argsort(leaf, kind="stable")] = np.repeat(np.arange(leaf.size), held)[: leaf.size]
+        return units
 
     def _counts(self, drawn: Iterable[Sparse]) -> Iterator[dict[str, NDArray]]:
         for sparse in _gathered(drawn, ROWS):
             yield {"leaf": sparse.leaf, "cell": sparse.cell, "units": sparse.count}
 
-    def _write_part(self, connection: Any, rows: dict[str, NDArray], name: str) -> None:
-        table = self.spec.table
+    def _write_part(self, connection: Any, rows: dict[str, NDArray], code: str, number: int) -> None:
+        table, given_id = self.spec.table, f"printf('{code}-%08d', rows.unit)"
         folder = self.folder / ("records" if table.kind == "records" else "counts")
         keys = [f"places.{quoted(column)}" for column in dict.fromkeys(d.column for d in self.layout)]
         if table.cells:
@@ -169,9 +186,10 @@ class WriteRegion:
             joined = "rows JOIN places USING (leaf) JOIN domain USING (cell)"
             held = [f"domain.{quoted(part.column or part.name)}" for part in self.spec.attributes]
             held += [f"units AS {quoted(table.count)}"] if table.count else []
+            held += [f"{given_id} AS {quoted(self.spec.privacy.id or '')}"] if "unit" in rows else []
         connection.register("rows", rows)
         query = f"SELECT {', '.join([*keys, *held])} FROM {joined}"
-        self._copy(connection, query, folder / f"{name}.parquet")
+        self._copy(connection, query, folder / f"synthetic-{code}-{number:04d}.parquet")
         connection.unregister("rows")
 
     def _write_households(
