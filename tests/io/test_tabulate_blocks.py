@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 
 import duckdb
@@ -33,6 +34,19 @@ attribute = [{ name = "sex", values = ["f", "it's", "True"] }, { name = "age", c
 query = [{ name = "total", epsilon = { block = "1/2" } }]
 """
 RECORDS = COUNTS.replace('kind = "counts"', 'kind = "records"').replace(', count = "n"', "")
+DAYS_HEAD = """
+format = 2
+title = "Days"
+privacy = { unit = "person", neighbours = "add-remove" }
+"""
+DAYS = (
+    DAYS_HEAD
+    + """
+table = { name = "days", kind = "counts", counts = "person", count = "n" }
+level = [{ name = "all" }, { name = "day", column = "day" }]
+query = [{ name = "total", epsilon = { all = "1/2" } }]
+"""
+)
 PLACES = pandas.DataFrame({"code": ["11", "12", "21", "22", "30"]})
 PARTS = np.array([1, 0, 2, 2, 0])
 ROWS = st.lists(
@@ -313,9 +327,64 @@ def test_sums_that_would_wrap_around_are_refused(tmp_path):
 
 def test_types_that_are_neither_text_nor_whole_are_refused(tmp_path):
     spec, cells = _cells()
-    rows = _frame([("11", "f", "1", 5)]).assign(years=pandas.Timestamp("2020-01-01"))
-    with pytest.raises(DataError, match=r"'years' of 'rows\.parquet' is of the type TIMESTAMP"):
+    rows = _frame([("11", "f", "1", 5)]).assign(years=datetime.time(9))
+    with pytest.raises(DataError, match=r"'years' of 'rows\.parquet' is of the type TIME"):
         tabulate_by_parts(spec, cells, _parquet(rows, tmp_path), tmp_path / "out", PARTS)
+
+
+@pytest.mark.parametrize("given", ["datetime64[ns]", "datetime64[s]", "object"])
+def test_dates_at_midnight_are_places_by_their_day(given, tmp_path):
+    """A column of a type of dates names the places that a list writes as text, and the other way round."""
+    spec = parse_spec(DAYS)
+    times = pandas.Series(pandas.to_datetime(["2025-03-01", "2025-03-02"])).astype(given)
+    rows = pandas.DataFrame({"day": times, "n": [5, 7]})
+    later = pandas.DataFrame({"day": pandas.to_datetime(["2025-03-01 10:30"]), "n": [3]})
+    listed = pandas.DataFrame({"day": ["2025-03-01", "2025-03-02", "2025-03-01 10:30:00"]})
+    cells = public_cells(spec, geography=listed)
+    sorted_days = ["2025-03-01", "2025-03-01 10:30:00", "2025-03-02"]
+    assert cells.tree.keys[-1]["day"].tolist() == sorted_days
+    assert public_cells(spec, geography=pandas.concat([rows, later])).tree.labels("day") == sorted_days
+    for number, (table, expected) in enumerate([(rows, [5, 0, 7]), (later, [0, 3, 0])]):
+        assert read_counts(spec, cells, table).tolist() == expected
+        counted = tabulate_by_parts(
+            spec, cells, _parquet(table, tmp_path), tmp_path / f"out{number}", PARTS[:3]
+        )
+        assert _dense(counted, cells).tolist() == expected
+
+
+def test_places_may_be_whole_floating_point_numbers_and_not_fractions():
+    spec = parse_spec(DAYS.replace('"day"', '"area"'))
+    keys = public_cells(spec, geography=pandas.DataFrame({"area": [3.0, 10.0]})).tree.keys[-1]["area"]
+    assert keys.tolist() == ["10", "3"]
+    with pytest.raises(DataError, match="'area' holds numbers with a fraction"):
+        public_cells(spec, geography=pandas.DataFrame({"area": [3.5, 10.0]}))
+    with pytest.raises(DataError, match="has a header but no rows"):
+        public_cells(spec, geography=pandas.DataFrame({"area": np.array([], float)}))
+
+
+AGES = (
+    DAYS_HEAD
+    + """
+table = { name = "ages", kind = "records", counts = "person" }
+level = [{ name = "all" }]
+attribute = [{ name = "age", bins = [0, 18] }]
+query = [{ name = "age", attributes = ["age"], epsilon = { all = "1/2" } }]
+"""
+)
+
+
+@pytest.mark.parametrize(("age", "works"), [("-3", True), ("20.5", False), ("forty", False)])
+def test_other_is_advised_only_where_it_reads_the_row(age, works):
+    table = pandas.DataFrame({"age": ["20", age]})
+    with pytest.raises(DataError) as said:
+        read_counts(spec := parse_spec(AGES), public_cells(spec), table)
+    assert ('other = "other"' in str(said.value)) == works
+    spec = parse_spec(AGES.replace("[0, 18]", '[0, 18], other = "other"'))
+    if works:
+        assert read_counts(spec, public_cells(spec), table).tolist() == [0, 1, 1]
+    else:
+        with pytest.raises(DataError, match=r"correct the table\.$"):
+            read_counts(spec, public_cells(spec), table)
 
 
 @pytest.mark.parametrize("write", [_csv, _parquet])

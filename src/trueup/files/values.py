@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, time
 from numbers import Number
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
@@ -202,10 +203,9 @@ def as_text(values: Iterable[Any]) -> NDArray:
     """
     if isinstance(values, np.ndarray) and values.dtype.kind == "U":
         return values
-    held = np.asarray(values, dtype=object) if isinstance(values, np.ndarray) else values
-    texts = list(held)
+    texts = _python_values(values) if isinstance(values, np.ndarray) else list(values)
     if any(type(value) is not str for value in texts):
-        texts = ["" if is_missing(value) else str(value) for value in texts]
+        texts = ["" if is_missing(value) else _written(value) for value in texts]
     lengths = list(map(len, texts))
     if 4 * max(lengths, default=0) * len(texts) <= 2 * (BYTES_PER_PYTHON_TEXT * len(texts) + sum(lengths)):
         return np.array(texts, dtype=str)
@@ -231,23 +231,35 @@ def plain_text(value: Any) -> str:
 
     Examples
     --------
-    >>> [plain_text(value) for value in (" North ", 3.0, "3.0", "3.10", "03", None, True)]
-    ['North', '3', '3', '3.10', '03', '', 'True']
+    >>> [plain_text(value) for value in (" North ", 3.0, "3.0", "3.10", "03", None, True, datetime(2025, 3, 1))]
+    ['North', '3', '3', '3.10', '03', '', 'True', '2025-03-01']
     """
     if is_missing(value):
         return ""
-    if isinstance(value, float | np.floating) and value == np.floor(value) and abs(value) < LARGEST_WHOLE:
-        return str(int(value))
-    text = str(value).strip()
+    text = _written(value).strip()
     whole = _WHOLE_WITH_FRACTION.fullmatch(text) if "." in text else None
     return whole[1] if whole else text
 
 
+def _written(value: Any) -> str:
+    """Return a value as text: a whole number without a fraction, a date without the time if that is midnight."""
+    if isinstance(value, float | np.floating) and value == np.floor(value) and abs(value) < LARGEST_WHOLE:
+        return str(int(value))
+    if isinstance(value, datetime):
+        return value.date().isoformat() if value.time() == time() else value.isoformat(" ", "seconds")
+    return str(value)
+
+
+def _python_values(values: NDArray) -> list:
+    """Return the values of an array as Python's own, dates to the second."""
+    return (values.astype("datetime64[s]") if values.dtype.kind == "M" else values).tolist()
+
+
 def plain_texts(values: NDArray) -> list[str]:
     """Return a column of keys or values as texts for comparison; each distinct value is converted once."""
-    given = values.tolist()
+    given = _python_values(values)
     kinds = set(map(type, given))
-    if len(kinds) > 1 or not kinds <= {str, int, bool}:  # 1, 1.0 and True are equal
+    if len(kinds) > 1 or not kinds <= {str, int, bool, datetime}:  # 1, 1.0 and True are equal
         return list(map(plain_text, given))
     plain = {value: plain_text(value) for value in set(given)}
     return [plain[value] for value in given]

@@ -52,10 +52,10 @@ def read_tree(spec: Spec, source: Any) -> Tree:
     table = open_table(source) if columns else None
     given = select(table, [*columns, *limited]) if table else {}
     limits = {name: _numbers(spec, given[name], name) for name in limited}
-    for name in dict.fromkeys(columns):
-        refuse_float_keys(given[name], name)
     if columns and not len(given[columns[0]]):
         raise DataError("the list of places has a header but no rows", needed="a row for each place")
+    for name in dict.fromkeys(columns):
+        refuse_fractions(given[name], name)
     rows = {name: without_blanks(as_text(given.pop(name))) for name in dict.fromkeys(columns)}
     if rows and spec.table.keys == "public" and spec.table.in_rows(spec.attributes):
         first = _distinct_places(rows, limits)
@@ -115,12 +115,12 @@ def key_columns(level: Level, rows: Columns) -> Columns:
     return {level.key: _prefix(rows[level.column], level)}
 
 
-def refuse_float_keys(column: NDArray, name: str) -> None:
-    """Refuse keys of places that are floating-point numbers, in which `01` has become `1.0`."""
-    if column.dtype.kind == "f":
+def refuse_fractions(column: NDArray, name: str) -> None:
+    """Refuse keys of places that are numbers with a fraction, of which the text may differ from that in the table."""
+    if column.dtype.kind == "f" and (column[np.isfinite(column)] % 1).any():
         raise DataError(
-            f"column '{name}' holds floating-point numbers, but keys of places are text",
-            needed="text, with leading zeros",
+            f"column '{name}' holds numbers with a fraction, but keys of places are text",
+            needed="text, with leading zeros, or whole numbers",
             remedy=f"read the column as text, for example with pandas.read_csv(..., dtype={{'{name}': str}})",
         )
 

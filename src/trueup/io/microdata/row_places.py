@@ -34,10 +34,17 @@ def refuse_missing(values: NDArray, column: str, where: Where, topic: str, remed
         )
 
 
-def outside_domain(part: AttributePart, said: str, *, of_counts: bool) -> DataError:
-    """Return the error for a value outside an attribute's domain, with remedies in the spec."""
+def outside_domain(part: AttributePart, said: str, lost: Iterable[str], *, of_counts: bool) -> DataError:
+    """Return the error for texts `lost` that are outside an attribute's domain, with remedies in the spec."""
+    from trueup.io.microdata.sql import value_read
+
     remedies = ["correct the table" + ", and leave out rows of sums such as Total" * of_counts]
-    remedies += _readings(part, "values" if of_counts else "all other values")
+    remedies += _readings(part)
+    others = part.model_copy(update={"other": "other"})
+    if part.other is None and all(value_read(others, text) for text in set(lost)):
+        plain = "values" if of_counts else "all other values"
+        kind = "smaller numbers" if part.bins else f"dates of other {part.date}s" if part.date else plain
+        remedies.append(f'count {kind} together: `other = "other"`')
     return DataError(said, needed=_values_needed(part), remedy="; or ".join(remedies), about=topic_of(part))
 
 
@@ -54,7 +61,7 @@ def _values_needed(part: AttributePart) -> str:
     return f"one of: {', '.join(part.values)}"
 
 
-def _readings(part: AttributePart, others: str) -> Iterator[str]:
+def _readings(part: AttributePart) -> Iterator[str]:
     """Yield options of the spec by which other values could be read, without quoting confidential rows."""
     plain, texts = not (part.bins or part.date), [*part.values]
     if part.date and not part.form:
@@ -65,9 +72,6 @@ def _readings(part: AttributePart, others: str) -> Iterator[str]:
         yield "have numbers counted by ranges: `bins = [0, 15, 65]`"
     if plain and all(re.fullmatch(r"\d{4}(-\d\d)?", text) for text in texts):
         yield f'have dates such as {ISO_DATE} counted by `date = "month"` or "year"'
-    if part.other is None:
-        kind = "smaller numbers" if part.bins else f"dates of other {part.date}s" if part.date else others
-        yield f'count {kind} together: `other = "other"`'
 
 
 def refuse_twins(index: NDArray[np.int64], where: Where) -> None:

@@ -84,6 +84,7 @@ def _dated(date: str, form: str | None, text: str) -> str:
 
 _WHOLE = ("tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint")
 _RATIONAL = ("float", "double", "decimal", "hugeint", "uhugeint")
+_DATES = ("date", "timestamp", "timestamp_ns", "timestamp_s", "timestamp_ms")
 
 
 def join_sql(spec: Reading, cells: Cells, table: Relation) -> str:
@@ -118,10 +119,14 @@ def text_sql(table: Relation, column: str) -> str:
             f"CASE WHEN {whole} THEN CAST(CAST({name} AS BIGINT) AS VARCHAR) ELSE CAST({name} AS VARCHAR) END"
         )
         return f"CASE WHEN NOT isnan({name}) THEN {text} END"
+    if kind in _DATES:
+        at = f"CAST({name} AS TIMESTAMP)"
+        day, second = (f"strftime({at}, '{form}')" for form in ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S"))
+        return f"CASE WHEN {at} = date_trunc('day', {at}) THEN {day} ELSE {second} END"
     if kind not in ("varchar", "enum", "null", "decimal"):
         raise DataError(
             f"column '{column}' of {table.name} is of the type {kind.upper()}",
-            needed="text or whole numbers for keys and values of attributes",
+            needed="text, whole numbers or dates for keys and values of attributes",
         )
     return f"nullif({_plain_sql(f'CAST({name} AS VARCHAR)')}, '')"
 
@@ -214,12 +219,6 @@ def folded_sql(text: str) -> str:
 def _given_sql(part: AttributePart, table: Relation) -> str:
     """Return SQL for a row's value as text, in which dates are written in ISO 8601."""
     column = part.column or part.name
-    if part.date and type_of(table, column) in (
-        "date",
-        "timestamp",
-        "timestamp_ns",
-        "timestamp_s",
-        "timestamp_ms",
-    ):
+    if part.date and type_of(table, column) in _DATES:
         return f"strftime(CAST(given.{quoted(column)} AS TIMESTAMP), '%Y-%m-%d')"
     return text_sql(table, column)
