@@ -52,6 +52,7 @@ def test_a_kept_posterior_is_asked_again(kept):
     assert event["probability"][0] > 0.5
     printed = run("ask", folder / "posterior", "county", "--show", 1).stdout
     assert "and 2 more" in printed
+    assert "Figures and intervals are from" in printed
     assert "nothing was drawn anew" in printed
 
 

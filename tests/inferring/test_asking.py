@@ -170,7 +170,7 @@ def test_draws_as_an_array_are_told_by_place_and_attribute(posterior):
     assert held["count"].dims == ("chain", "draw", "cell")
 
 
-def test_a_name_of_two_places_is_the_coarser_one_in_questions_and_quantities():
+def test_a_name_of_two_places_is_refused_in_questions_and_the_coarser_label_in_quantities():
     keys = [{}, {"region": ["x", "x"]}, {"town": ["x", "y"]}]
     cells = Cells(Tree.from_columns(["all", "region", "town"], keys, whole_code=[False, True, True]), ())
     posterior = Posterior(
@@ -178,4 +178,21 @@ def test_a_name_of_two_places_is_the_coarser_one_in_questions_and_quantities():
     )
     assert posterior.quantity("x").draws.ravel().tolist() == [7, 11]
     assert posterior.quantity("'town=x'").draws.ravel().tolist() == [3, 5]
-    assert ask(posterior, "x").draws.ravel().tolist() == [7, 11]
+    with pytest.raises(SpecError, match=r"'x' is the name of places of several levels.*'region=x', 'town=x'"):
+        ask(posterior, "x")
+    assert ask(posterior, "'region=x'").draws.ravel().tolist() == [7, 11]
+    assert ask(posterior, "'town=x'").draws.ravel().tolist() == [3, 5]
+
+
+def test_a_name_of_places_that_are_the_same_lowest_places_is_no_question_of_which():
+    tree = Tree.from_columns(["all", "town"], [{}, {"town": ["all", "b"]}])
+    cells = Cells(tree, (Attribute("sex", ("f", "m")),))
+    held = Drawn(np.array([[[3, 4, 5, 6]]]), independent=True)
+    posterior = Posterior(cells, held, {"method": "demo"}, "ab" * 32)
+    with pytest.raises(SpecError, match="'all=all', 'town=all'"):
+        ask(posterior, "'all, sex=f'")
+    assert ask(posterior, "'sex=f'").draws.ravel().tolist() == [8]
+    alone = Tree.from_columns(["all", "town"], [{}, {"town": ["all"]}])
+    held = Drawn(np.array([[[3], [4]]]), independent=True)
+    one = Posterior(Cells(alone), held, {"method": "demo"}, "ab" * 32)
+    assert ask(one, "all").draws.ravel().tolist() == [3, 4]

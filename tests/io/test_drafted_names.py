@@ -11,6 +11,7 @@ from tests.command import run
 from trueup.errors import InfeasibleError, SpecError
 from trueup.inferring import infer
 from trueup.io.published.drafting import draft_published
+from trueup.io.published.drafting.names import name_of
 from trueup.io.published.perturbed import read_perturbed
 from trueup.model.perturbed import parse_perturbed
 
@@ -278,3 +279,18 @@ def test_a_row_of_a_header_above_two_others_is_no_value(tmp_path, deep, last):
     assert [a.values for a in spec.attributes] == [("Hommes", "Femmes"), ("Puits", "Robinet", "Vendeur")]
     measured = read_perturbed(spec, [tmp_path / "t.csv"])
     assert infer(measured, draws=20).summary("all")["mean"][0] == counts.sum()
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ("1-9, 10-49, 50+", "size"),
+        ("1–4, 5–19, 20 and more", "size"),
+        ("1, 2, 3+", "size"),
+        ("0-9, 10-49, 50+", "age"),
+        ("<1, 1-4, 5+", "age"),
+        ("1-14 years, 15 years and over", "age"),
+    ],
+)
+def test_ranges_of_numbers_from_1_are_sizes_and_not_ages(values, name):
+    assert name_of(values.split(", ")) == name

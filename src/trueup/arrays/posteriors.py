@@ -222,7 +222,8 @@ def posterior_of_released(
     law, total_law
         Noise of each part and of the total before the release; None where the total was not measured.
     release
-        `mode` (Wang and Reiter; Wang's Algorithm 3) or `sample`, a multinomial draw.
+        `mode` (Wang and Reiter; Wang's Algorithm 3) or `sample`, a multinomial draw. Noisy parts that are all 0 count as
+        split evenly, as by `multinomial_mode` with `empty="uniform"`; its default refuses them.
     total
         The release's estimate of the total: from its own noisy count, or from the sum of the parts as well.
     algorithm

@@ -66,7 +66,9 @@ def ask_command(
         return
     for one in answers:
         _print(one, show)
-    print(f"From {answers[0].rests_on}; nothing was drawn anew, and it costs no privacy.")
+    print(
+        f"Figures and intervals are from {answers[0].rests_on}; nothing was drawn anew, and it costs no privacy."
+    )
     print(kept.promise)
     if refused:
         raise refused[0]

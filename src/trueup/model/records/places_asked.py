@@ -229,7 +229,7 @@ class Names:
 
     A name is `PLACE` or `PLACE, ATTRIBUTE=VALUE, ...`. A place is `LEVEL=KEY`, or its key alone; the name of a level stands
     for each of its places. Of a key such as `01/003` the last part is enough where the level has it once, and so is a readable
-    name. The column of areas of one's own is named as a level is.
+    name. A name of different places of several levels is refused. The column of areas of one's own is named as a level is.
 
     Examples
     --------
@@ -279,13 +279,14 @@ class Names:
     def _places(self, text: str) -> tuple[PlacesAsked, PlacesAsked, bool] | None:
         """Return the named places, all places of their level, and True if a single place is named; None if unknown."""
         if not text and self.cells.tree.sizes[0] == 1:
-            text = self.cells.tree.levels[0]
+            every = self._level(self.cells.tree.levels[0])
+            return every, every, True
         level, equals, key = text.partition("=")
         if equals and level in self._levels:
             return self._one(self._level(level), key)
-        for each in self._levels:  # where two have one key, the coarser is meant
-            if found := self._one(self._level(each), text):
-                return found
+        if named := [found for each in self._levels if (found := self._one(self._level(each), text))]:
+            self._refuse_several(text, [place for place, _, _ in named])
+            return named[0]
         if text in self._levels:
             every = self._level(text)
             return every, every, False
@@ -296,6 +297,14 @@ class Names:
             if names.count(key) == 1:
                 return every.only(names.index(key)), every, True
         return None
+
+    def _refuse_several(self, text: str, named: list[PlacesAsked]) -> None:
+        """Refuse a name that means places of several levels, unless they hold the same lowest places."""
+        if any(not np.array_equal(place.leaf, named[0].leaf) for place in named):
+            raise SpecError(
+                f"'{text}' is the name of places of several levels",
+                needed="one of " + ", ".join(f"'{place.level}={place.names[0]}'" for place in named),
+            )
 
     def _other_names(self, every: PlacesAsked) -> Iterator[tuple[str, ...]]:
         """Yield the short names and the readable names of the places of a level."""

@@ -158,7 +158,7 @@ def _tells_attribute(column: SeenColumn, *, named: bool) -> bool:
     worded = [text for text in values if any(map(str.isalnum, text))]
     repeated = 1 < len(values) < len(column.held) and not all(map(str.isdigit, worded))
     return (named and _ATTRIBUTE.fullmatch(column.name) is not None) or (
-        repeated and name_of(values) in ("sex", "age")
+        repeated and name_of(values) in ("sex", "age", "size")
     )
 
 

@@ -22,6 +22,8 @@ _AGE = re.compile(
     r"ans|et|plus|moins|de|à|anos|ou|mais|menos|años|y|más|anni|e|jaar|en|ouder|år|och|og|äldre",
     re.IGNORECASE,
 )
+_SIZE = re.compile(r"[\d+–—<≥～〜-]+|and|or|more|over|to|under|up", re.IGNORECASE)
+"""Words of a size class such as 1-9: ages begin at 0, or their names say years."""
 OF_WHICH = re.compile(
     r"(davon|darunter|of which|including|of whom|dont|di cui|de los cuales|waarvan|waaronder|herav|heraf|därav)\W+"
 )
@@ -35,8 +37,8 @@ def name_of(values: Sequence[str]) -> str:
     --------
     >>> name_of(["Men", "Women"]), name_of(["davon männlich", "davon weiblich"]), name_of(["0-17", "18+"]), name_of(["a", "b"])
     ('sex', 'sex', 'age', 'category')
-    >>> name_of(["2023", "2024"]), name_of(["2022-2023", "2023-2024"])
-    ('year', 'period')
+    >>> name_of(["1-9", "10-49", "50+"]), name_of(["2023", "2024"]), name_of(["2022-2023", "2023-2024"])
+    ('size', 'year', 'period')
     """
     bare = [re.sub(r"\s*\(.*\)$|\W+$", "", OF_WHICH.sub("", value.casefold())) or value for value in values]
     if all(_SEX.fullmatch(value) for value in bare):
@@ -48,7 +50,11 @@ def name_of(values: Sequence[str]) -> str:
         return "year" if all(map(YEAR.fullmatch, values)) else "period"
     words = [word for value in values for word in OF_WHICH.sub("", value.casefold()).split()]
     coded = any(re.search(r"\d{4}", word) for word in words)  # no age has four digits
-    return "age" if all(map(_AGE.fullmatch, words)) and not coded else "category"
+    if coded or not all(map(_AGE.fullmatch, words)):
+        return "category"
+    ranges = all(map(_SIZE.fullmatch, words)) and not all(map(str.isdigit, values))
+    begins = [_ages_of(value)[0] for value in values if _NUMBERS.search(value)]
+    return "size" if ranges and min(begins, default=0) == 1 else "age"
 
 
 _TWO_NAMES = re.compile(r"([^\W\d_]+)(?:\s+[^\W\d_]{1,3}\.?\s+|\s*[/+&,]\s*|[-–])([^\W\d_]+)")
@@ -100,7 +106,11 @@ def overlapping(values: Sequence[str]) -> list[str]:
     >>> overlapping(["0-14", "0-4", "5-14", "15-64", "65+", "80+"])
     ['0-14', '80+']
     """
-    if name_of(values) != "age" or not all(map(_NUMBERS.search, values)) or all(map(str.isdigit, values)):
+    if (
+        name_of(values) not in ("age", "size")
+        or not all(map(_NUMBERS.search, values))
+        or all(map(str.isdigit, values))
+    ):
         return []  # of single years, or codes, none holds another
     ends = {value: _ages_of(value) for value in values}
     found: list[str] = []
