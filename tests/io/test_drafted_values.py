@@ -155,9 +155,10 @@ def test_a_total_that_is_not_rounded_has_an_entry_of_its_own(tmp_path):
 
 
 def test_few_values_have_the_base_of_a_table_beside_them(tmp_path):
-    (tmp_path / "all.csv").write_text("ward,persons\nw1,48\nw2,36\n")
+    (tmp_path / "all.csv").write_text("ward,persons\nw1,48\nw2,36\nw3,27\nw4,33\n")
     (tmp_path / "sex.csv").write_text(
-        "ward,sex,persons\n" + "".join(f"w{k},{s},{3 * k + 9 * (s == 'f')}\n" for k in (1, 2) for s in "fm")
+        "ward,sex,persons\n"
+        + "".join(f"w{k},{s},{3 * k + 9 * (s == 'f')}\n" for k in (1, 2, 3, 4) for s in "fm")
     )
     spec = parse_perturbed(draft_published([tmp_path / "all.csv", tmp_path / "sex.csv"]).text)
     assert [part.rule.law.name for part in spec.published] == ["random-rounding", "random-rounding"]

@@ -18,6 +18,10 @@ LEAST = 30
 """The counts that a place needs, in all columns together, for its sums to tell anything."""
 
 
+UNKNOWN_NOISE = 10
+"""The standard deviation that is drafted for noise of which a table tells none."""
+
+
 class RowNumbers(NamedTuple):
     """Ranges of the numbers in a table's rows, with the table's rounding base and noise.
 

@@ -25,7 +25,15 @@ from trueup.io.published.drafting.kinds import (
 from trueup.io.published.drafting.names import ages_within, overlapping
 from trueup.io.published.drafting.numbered import crossing_keys
 from trueup.io.published.drafting.pairs import are_alike, distinct_keys
-from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, is_code, is_number
+from trueup.io.published.drafting.seen import (
+    TOTAL,
+    YEAR,
+    SeenColumn,
+    SeenTable,
+    enumerated,
+    is_code,
+    is_number,
+)
 from trueup.io.published.drafting.shares import holds_shares, proportional
 from trueup.io.published.drafting.sums import column_numbers, way_to_keep
 
@@ -170,6 +178,7 @@ class SomeRows(NamedTuple):
     column: SeenColumn
     wanted: list[str]
     why: str
+    are_of_period: bool = False
 
 
 def some_rows(keys: list[SeenColumn], periods: list[SeenColumn], values: list[SeenColumn]) -> SomeRows | None:
@@ -179,8 +188,12 @@ def some_rows(keys: list[SeenColumn], periods: list[SeenColumn], values: list[Se
     for column in several if distinct_keys([*keys, *several]) > apart else ():
         said = list(dict.fromkeys(column.held))
         last = max(said) if all(YEAR.match(text) for text in said) else said[-1]
-        why = f"rows in which '{column.name}' does not say '{last}' are left out: one spec describes one population"
-        return SomeRows(column, [last], why)
+        left = [text for text in said if text != last]
+        why = f"rows in which '{column.name}' does not say '{last}' are left out ({enumerated(left, 6)}): one spec describes one "
+        why += "population"
+        if above := [text for text in said if any(other.startswith(text) for other in said if other != text)]:
+            why += f"; by their names, {enumerated(above)} may hold others"
+        return SomeRows(column, [last], why, are_of_period=True)
     for column in keys:
         said = dict.fromkeys(column.held)
         ages = [text for text in said if not TOTAL.fullmatch(text)]
@@ -224,7 +237,7 @@ def last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenCo
         dated = sorted((c for c, own in zip(values, stems) if own == stem), key=lambda c: c.name)
         left += dated[:-1]
     if left:
-        shown = ", ".join(column.name for column in left[:3]) + f" and {len(left) - 3} more" * (len(left) > 3)
+        shown = enumerated([column.name for column in left], 3)
         said.append(f"columns of earlier years are left out ({shown}): one spec describes one population")
         values = [_undated(column) for column in values if column not in left]
     for end in (0, -1):

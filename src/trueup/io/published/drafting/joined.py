@@ -27,9 +27,9 @@ from trueup.io.published.drafting.pairs import (
     named_whole,
     with_attributes_of_others,
 )
-from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
+from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable, enumerated
 from trueup.io.published.drafting.subtotals import apart_by_sums, without_subtotals
-from trueup.io.published.drafting.wholes import summing_value, whole_keys
+from trueup.io.published.drafting.wholes import said_of_zeros, summing_value, whole_keys
 from trueup.io.published.drafting.wide import attribute_cells
 from trueup.model.toml import inline_table
 
@@ -140,7 +140,7 @@ def _levels_of(column: SeenColumn, said: list[str], whole: set[str], *, last: bo
     short = without_parts(codes, lengths)
     if short:
         said.append(
-            f"the codes {', '.join(short[:4])} of '{column.name}' have no parts below; they are taken for places without parts"
+            f"the codes {enumerated(short)} of '{column.name}' have no parts below; they are taken for places without parts"
         )
     for length in lengths:
         yield DraftedKey(f"{column.name} {length}", column.name, length, of=column)
@@ -182,6 +182,9 @@ def _drafted_table(
         is_last = place is table.places[-1]
         if not at.prefix and at.column not in totals and (is_last or "" in table.places[-1].texts):
             totals |= _summing(at.column, place, table, undecided, totals)
+        undecided += (
+            said_of_zeros(place, table, listed=False) if place.blank or at.column not in totals else []
+        )
     totals |= _labels_above(table, columns, totals)
     if table.places and not found:
         undecided.append(f"'{table.file}': its places are none of the other tables'")
@@ -195,6 +198,7 @@ def _drafted_table(
         drawn = attribute_of(attributes, name_of(values) if unnamed else column.name, values, named)
         if drawn.column != column.name:
             columns[drawn.column] = column.name
+        undecided += said_of_zeros(column, table, listed=True) if column.blank or not whole_value else []
         if whole_value:
             totals[drawn.column] = whole_value
         named.append(drawn.name)

@@ -221,7 +221,7 @@ def stands_before_names(every: list[SeenColumn]) -> bool:
     """Return True if the first of some columns contains numbers, and the last a name in every row."""
     names = every[-1].held
     apart = len(set(names)) == len(every[-1].texts) and not any(map(is_number, names))
-    numbers = all(any(map(is_number, column.held)) for column in every[1:-1]) and len(every) > 2
+    numbers = all(any(map(is_number, column.held)) for column in every[:-1]) and len(every) > 2
     return apart and numbers and not KEY.fullmatch(every[0].name)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
+from trueup.io.published.drafting.agreement import UNKNOWN_NOISE
 from trueup.io.published.drafting.deviations import ListBeside
 from trueup.io.published.drafting.keys import DraftedTable
-from trueup.io.published.drafting.seen import SeenTable, is_number
+from trueup.io.published.drafting.seen import SeenColumn, SeenTable, is_number
 from trueup.io.published.drafting.sums import base_of, column_numbers
 from trueup.io.published.perturbed.grid import Row
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, Convention, read_number, without_mark
@@ -21,13 +22,14 @@ _THOUSANDS = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _TOLD = "read what the publisher says of it"
+RARE = 1000
+"""A law of rounding is drafted if exact values would all be multiples of its base once in so many tables."""
 
 
-def _table_numbers(entry: DraftedTable) -> list[float]:
-    """Return all numbers among the values of a table, in units of one person or other unit."""
+def _numbers(entry: DraftedTable, columns: Iterable[SeenColumn]) -> list[float]:
+    """Return all numbers in columns of a table, in units of one person or other unit."""
     unit = unit_of(entry.seen)
-    found = (x for column in entry.seen.values for x in column_numbers(column) if x is not None)
-    return [round(x * unit, 6) for x in found]
+    return [round(x * unit, 6) for column in columns for x in column_numbers(column) if x is not None]
 
 
 def unit_of(seen: SeenTable) -> int:
@@ -36,36 +38,43 @@ def unit_of(seen: SeenTable) -> int:
     return 1000 if _THOUSANDS.search("\n".join((seen.titles, *names))) else 1
 
 
+def _kept_and_seen(entry: DraftedTable) -> tuple[list[float], list[float]]:
+    """Return the numbers of a table, and these with those of other periods, to which the same law applies."""
+    kept = _numbers(entry, entry.seen.values)
+    return kept, kept + _numbers(entry, (*entry.seen.left, *entry.seen.left_rows))
+
+
 def rounding_base(entry: DraftedTable) -> int | None:
     """Return the base of which all values of a table are multiples, or None if there is noise or no base."""
-    found = _table_numbers(entry)
+    kept, every = _kept_and_seen(entry)
     noisy = (
-        entry.seen.variance is not None or bool(entry.seen.errors) or any(x < 0 or x != int(x) for x in found)
+        entry.seen.variance is not None or bool(entry.seen.errors) or any(x < 0 or x != int(x) for x in every)
     )
-    return None if noisy else base_of(found, entry.seen.titles.casefold())
+    said = entry.seen.titles.casefold()
+    return None if noisy else base_of(kept, said, RARE) or base_of(every, said, RARE)
 
 
 def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> str:
     """Return the noise law suggested by a table's values, by its titles or by other tables of known law."""
     seen = entry.seen
-    found = _table_numbers(entry)
+    found, every = _kept_and_seen(entry)
     said = seen.titles.casefold()
     where = f"'{seen.file}'"
     if entry.law is not None:
         return entry.law
-    if any(x != int(x) for x in found) and not seen.errors:
+    if any(x != int(x) for x in every) and not seen.errors:
         return _noise(entry, "gaussian", undecided)
     if seen.errors:
         return '{ name = "gaussian" }'
-    if seen.variance is not None or any(x < 0 for x in found):
+    if seen.variance is not None or any(x < 0 for x in every):
         return _noise(entry, "discrete-gaussian", undecided)
-    if re.search(r"cell.?key|perturb|random(ly)? adjust", said) and not base_of(found, said):
+    if re.search(r"cell.?key|perturb|random(ly)? adjust", said) and not base_of(found, said, RARE):
         undecided.append(
             f"{where}: the law is a cell key's, by its titles; its largest change and variance are not known"
         )
         return '{ name = "cell-key", maximum = 2, change_variance = "1" }'
     beside = [base for base in told if found and all(x % base == 0 for x in found)]
-    base = base_of(found, said) or max(beside, default=None)
+    base = rounding_base(entry) or max(beside, default=None)
     if base is None and (small := _small_base(entry, found)):
         undecided.append(
             f"{where}: no value is from 1 to {small - 1}, and many are just above: counts below {small} are taken to be "
@@ -73,7 +82,9 @@ def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> 
         )
         return f'{{ name = "random-rounding", base = {small}, below = {small} }}'
     if base is None:
-        undecided.append(f"{where}: the law is taken as exact; {_TOLD}")
+        few = base_of(every, said)
+        shown = f", as so few values may be multiples of {few} by chance" if few else ""
+        undecided.append(f"{where}: the law is taken as exact{shown}; {_TOLD}")
         return '{ name = "exact" }'
     if re.search(r"random(ly)?[ -]?(round|to)", said) or (base in (3,) and "nearest" not in said):
         if not re.search(r"random", said):
@@ -91,15 +102,13 @@ def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> 
 def _small_base(entry: DraftedTable, found: Sequence[float]) -> int | None:
     """Return the base to which only small counts are rounded, or None if there is none."""
     base = min((x for x in found if x > 0), default=0)
+    if base not in (3, 5, 10):
+        return None
     coded = any(text and not is_number(without_mark(text)) for c in entry.seen.values for text in c.texts)
     blank = any("" in column.texts for column in entry.seen.values)
     above = [x for x in found if base < x <= 2 * base]
     often = found.count(base) >= max(3, len(above) / base)
-    return (
-        int(base)
-        if base in (3, 5, 10) and 0 in found and not coded and not blank and often and len(above) > 11
-        else None
-    )
+    return int(base) if 0 in found and not coded and not blank and often and len(above) > 11 else None
 
 
 def _noise(entry: DraftedTable, name: str, undecided: list[str]) -> str:
@@ -107,9 +116,9 @@ def _noise(entry: DraftedTable, name: str, undecided: list[str]) -> str:
         undecided.append(f"'{entry.seen.file}': the law of its noise, '{name}' or another, {_TOLD}")
         return f'{{ name = "{name}" }}'
     undecided.append(
-        f"'{entry.seen.file}': its values carry noise; sigma2 is not known, and 100 stands in its place"
+        f"'{entry.seen.file}': its values carry noise; sigma2 is not known, and {UNKNOWN_NOISE**2} stands in its place"
     )
-    return f'{{ name = "{name}", sigma2 = "100" }}'
+    return f'{{ name = "{name}", sigma2 = "{UNKNOWN_NOISE**2}" }}'
 
 
 SLACK = 1e-3

@@ -18,7 +18,7 @@ def without_formal(
     """Return the value columns without those that only repeat as a number what the keys state."""
     rows = len(values[0].texts)
     ways = [[*zip(*(map(_form, key.texts) for key in keys))], *(key.texts for key in keys)]
-    ways = [way for way in ways if rows >= max(6, 3 * len(set(way)))]
+    ways = [way for way in ways if way and rows >= max(6, 3 * len(set(way)))]
     formal = [
         column
         for column in values

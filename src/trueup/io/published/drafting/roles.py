@@ -35,6 +35,7 @@ from trueup.io.published.drafting.pairs import determines_key, distinct_keys
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.shares import holds_shares
 from trueup.io.published.drafting.sums import column_numbers
+from trueup.io.published.drafting.wholes import code_of_zeros, is_sum
 from trueup.io.published.perturbed.around import carried
 from trueup.io.published.perturbed.columns import without_word_of_sum
 from trueup.io.published.perturbed.notes import carried_keys
@@ -86,7 +87,12 @@ def _of_some_rows(
         for each in every
         if each is not some.column or len(some.wanted) > 1
     ]
-    table = sorted_out(bare, restricted_to_rows(rest, [text in some.wanted for text in some.column.texts]))
+    kept = [text in some.wanted for text in some.column.texts]
+    table = sorted_out(bare, restricted_to_rows(rest, kept))
+    if table and some.are_of_period and not table.only:
+        names = {column.name for column in table.values}
+        left = restricted_to_rows([each for each in every if each.name in names], [not own for own in kept])
+        table = table._replace(left_rows=tuple(left))
     return table and with_only(table, some, filled=bool(whole))
 
 
@@ -102,7 +108,10 @@ def _of_all_rows(bare: SeenTable, roles: Roles) -> SeenTable:
     filled = _filled(roles.keys, rows)
     blank = [key.name for key in roles.keys if "" in key.texts or key is roles.keys[0]]
     outline = blank if filled and _is_outline(roles.keys) else []
-    keys, said = _with_totals(filled or roles.keys)
+    counts = bare._replace(
+        values=roles.values, variance=roles.variance, errors=roles.errors, error=roles.kind
+    )
+    keys, said = _with_totals(filled or roles.keys, counts)
     values, left, more = last_period(roles.values)
     values, beside = _without_wholes(values, bare.titles)
     table = sorted_keys(bare, keys, rows, outline)
@@ -117,10 +126,11 @@ def _of_all_rows(bare: SeenTable, roles: Roles) -> SeenTable:
     return _with_errors(table, roles) if all(c.name in roles.errors for c in values) else table
 
 
-def _with_totals(keys: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
-    """Return the keys with blanks in place of words for totals, and notes."""
+def _with_totals(keys: list[SeenColumn], counts: SeenTable) -> tuple[list[SeenColumn], list[str]]:
+    """Return the keys with blanks in place of words and codes for totals, and notes."""
     keys = _parted(keys[0]) if len(keys) == 1 else keys
-    return _with_named_totals([_of_zeros(_without_sums(key)) for key in keys])
+    keys, said = _with_named_totals([_without_sums(key) for key in keys])
+    return [_of_zeros(key, counts._replace(attributes=keys)) for key in keys], said
 
 
 def _without_wholes(values: list[SeenColumn], titles: str) -> tuple[list[SeenColumn], list[str]]:
@@ -195,16 +205,19 @@ def _without_sums(column: SeenColumn) -> SeenColumn:
     return column._replace(texts=without_word_of_sum(np.array(column.texts, object), ()).tolist())
 
 
-def _of_zeros(column: SeenColumn) -> SeenColumn:
-    """Return a column of codes in which a code of zeros, which marks the total, is blank."""
-    zeros = next((text for text in column.held if not text.strip("0") and len(text) > 1), "")
-    if (
-        not zeros
-        or "" in column.texts
-        or not all(text.isdigit() and len(text) == len(zeros) for text in column.held)
-    ):
+def _of_zeros(column: SeenColumn, counts: SeenTable) -> SeenColumn:
+    """Return a column of codes in which a code of zeros is blank if its numbers are the sums of the others'."""
+    zeros = code_of_zeros(column)
+    # A column that goes with this one, as that of names does, leaves no other value to sum.
+    crossed = [
+        key
+        for key in counts.attributes
+        if key is not column and not determines_key(column, key) and not determines_key(key, column)
+    ]
+    ways = [crossed, *([key] for key in crossed if len(crossed) > 1)]  # one may say of which level a row is
+    if not zeros or not any(is_sum(column, zeros, counts._replace(attributes=way)) for way in ways):
         return column
-    return column._replace(texts=["" if text == zeros else text for text in column.texts], blank=zeros)
+    return column._replace(texts=[text * (text != zeros) for text in column.texts], blank=zeros)
 
 
 def _with_named_totals(keys: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:

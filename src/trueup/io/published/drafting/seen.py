@@ -103,6 +103,8 @@ class SeenTable(NamedTuple):
         For a table among others in one file: its heading, and the numbers of rows above and below it.
     left
         Columns of values that are left out, of earlier periods: they have codes, too.
+    left_rows
+        The columns of values in rows of other periods, which are left out.
     errors, error
         The columns beside values that hold their errors, and of what kind these are.
     labels, kinds
@@ -134,6 +136,7 @@ class SeenTable(NamedTuple):
     skip: int | None = None
     below: int | None = None
     left: tuple[SeenColumn, ...] = ()
+    left_rows: tuple[SeenColumn, ...] = ()
     indents: Mapping[str, str] = MappingProxyType({})
     keys: tuple[SeenColumn, ...] = ()
     fill: bool = False
@@ -163,6 +166,18 @@ class SeenTable(NamedTuple):
             keys=tuple(some(self.keys)),
             groups=tuple(compress(self.groups, kept)),
         )
+
+
+def enumerated(names: Sequence[str], most: int = 4) -> str:
+    """Return names joined by commas: all of them, or the first ones and how many more there are.
+
+    Examples
+    --------
+    >>> enumerated(["a", "b", "c"], 2), enumerated(["a", "b", "c", "d"], 2)
+    ('a, b, c', 'a, b and 2 more')
+    """
+    more = len(names) - most
+    return ", ".join(names) if more < 2 else f"{', '.join(names[:most])} and {more} more"
 
 
 def is_number(text: str) -> bool:

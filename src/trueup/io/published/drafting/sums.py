@@ -138,13 +138,18 @@ def _levels_of_one_entry(measured: Measurements, *levels: str) -> list[str]:
 _BASE = re.compile(r"(?:base(?: of)?|nearest|multiples? of|to)\s+(\d{1,4})", re.IGNORECASE)
 
 
-def base_of(found: Sequence[float], said: str) -> int | None:
-    """Return the rounding base that titles state or values confirm, or None."""
+def base_of(found: Sequence[float], said: str, rare: int = 81) -> int | None:
+    """Return the rounding base that titles state or values confirm, or None.
+
+    Values confirm it if numbers are its multiples by chance only once in so many tables as `rare` says. Of fewer than ten
+    values, equal ones are taken for one. Zeros tell nothing.
+    """
     told = [int(base) for base in _BASE.findall(said) if 2 <= int(base) <= 1000] if "round" in said else []
     bases = [base for base in (1000, 100, 10, 5, 3) if all(x % base == 0 for x in found)]
     named = next((base for base in told if all(x % base == 0 for x in found)), None)
-    several = bases and (bases[0] ** len({x for x in found if x}) >= 81 or len(found) >= 12)
-    return named or (bases[0] if several else None)
+    held = [x for x in found if x]
+    times = len({*held}) if len(held) < 10 else 10
+    return named or (bases[0] if bases and bases[0] ** times >= rare else None)
 
 
 SUM_OF_GROUP = re.compile(

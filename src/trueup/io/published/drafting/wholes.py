@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trueup.io.published.drafting.agreement import ends_of, noise_of
+from trueup.io.published.drafting.agreement import UNKNOWN_NOISE, ends_of, noise_of
 from trueup.io.published.drafting.keys import begins_all
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
-from trueup.io.published.drafting.sums import base_of
+from trueup.io.published.drafting.sums import base_of, column_numbers
+from trueup.model.toml import inline_table
 
 _WHOLE = re.compile(
     r"(the )?(whole|entire) .*|(the )?(country|nation|kingdom|republic)( total)?|national.*|overall|grand total|everywhere|"
@@ -145,6 +146,67 @@ def _whole_code(table: SeenTable, column: SeenColumn) -> dict[str, str]:
     )
     found = summing_value(every, table._replace(places=[every]))
     return {column.name: first} if found is not None and found.taken and found.value == first else {}
+
+
+def code_of_zeros(column: SeenColumn) -> str:
+    """Return the code of zeros among codes of digits that are equally long, or an empty text if there is none."""
+    zeros = next((text for text in column.held if not text.strip("0") and len(text) > 1), "")
+    alike = "" not in column.texts and all(text.isdigit() and len(text) == len(zeros) for text in column.held)
+    return zeros if alike else ""
+
+
+def said_of_zeros(column: SeenColumn, table: SeenTable, *, listed: bool) -> list[str]:
+    """Return a note on whether a code of zeros is taken for the total; none if another column names it so.
+
+    Parameters
+    ----------
+    column
+        The column of codes, with the code of the total in `blank`.
+    table
+        The table.
+    listed
+        True if the spec lists the column's values.
+    """
+    if zeros := code_of_zeros(column):
+        also = ", and take it out of `values`" if listed else ""
+        return [
+            f"'{table.file}': '{zeros}' is not near the sum of the other values of '{column.name}' and is taken for one beside "
+            f"them; if it is their whole, give its entry `total = {inline_table({column.name: zeros})}`{also}"
+        ]
+    named = [{text for text, own in zip(key.texts, column.texts) if not own} for key in table.keys]
+    if not column.blank or column.blank.strip("0") or any(all(map(TOTAL.fullmatch, own)) for own in named):
+        return []
+    also = ", and write it in `values`" if listed else ""
+    return [
+        f"'{table.file}': '{column.blank}' is near the sum of the other values of '{column.name}' and is taken for their whole; "
+        f"if it is one beside them, leave its `total` out{also}"
+    ]
+
+
+def is_sum(column: SeenColumn, value: str, table: SeenTable) -> bool:
+    """Return True if a value's numbers are the sums of all others', or of those whose codes lie in no other's.
+
+    They have to be as near as the law of the table allows, and nearer than they exceed the largest single part: of many noisy
+    parts, the law allows much. True, too, where hidden numbers leave it open.
+    """
+    numbers = [x for shown in table.values for x in column_numbers(shown) if x is not None]
+    noise = 0 if noise_of(table) or all(x >= 0 and x == int(x) for x in numbers) else UNKNOWN_NOISE
+    base = base_of(numbers, table.titles.casefold()) or 1
+    begun = {text: text.rstrip("0") for text in {*column.held}}
+    every = {*begun.values()}
+    tops = {
+        text for text, begin in begun.items() if not any(begin[:end] in every for end in range(1, len(begin)))
+    }
+    top = column._replace(texts=[text * (text == value or text in tops) for text in column.texts])
+    return any(_are_sums([*_compared(each, value, table)], noise, base) for each in (column, top))
+
+
+def _are_sums(compared: Sequence[_Compared], noise: float, base: int) -> bool:
+    """Return True if most numbers are near sums, and all together exceed the largest of their parts."""
+    wide = [c.allowed + 4 * noise * len(c.parts) ** 0.5 for c in compared]
+    near = sum(c.off <= most or c.is_rounded(base) for c, most in zip(compared, wide))
+    above = sum(c.own[0] - max(low for low, _ in c.parts) for c in compared)
+    return 5 * near >= 4 * len(compared) > 0 and sum(c.off for c in compared) <= above
 
 
 def _summing(column: SeenColumn, value: str, table: SeenTable, values: int) -> SummingValue | None:

@@ -11,7 +11,7 @@ from operator import not_
 from trueup.io.published.drafting.agreement import are_of_one_whole, summed_groups, summing
 from trueup.io.published.drafting.keys import DraftedKey, attribute_of, spec_value
 from trueup.io.published.drafting.names import OF_WHICH, name_of, overlapping
-from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
+from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, enumerated
 from trueup.io.published.drafting.subtotals import (
     columns_apart,
     said_of_larger,
@@ -73,6 +73,8 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
                 not {*_OTHERS} & {*drawn.values} - own
             )
         _say_unnamed(table, [drawn], undecided)
+        if total is None and drawn.name.startswith("category") and not summed.larger:
+            undecided += _said_of_parts(table, group)
         for column in group:
             yield column, {drawn.name: spec_value(drawn, column.path[-1])}
 
@@ -238,9 +240,21 @@ def _group_name(group: Sequence[SeenColumn]) -> str:
     return min(above) if named else name_of([c.path[-1] for c in group])
 
 
+def _said_of_parts(table: SeenTable, group: Sequence[SeenColumn]) -> Iterator[str]:
+    """Yield notes on columns that may be parts of the column beside them, as they are below it in most rows."""
+    for a, b in pairwise(group):
+        for whole, part in ((a, b), (b, a)):
+            below = [x < y for x, y in zip(column_numbers(part), column_numbers(whole)) if None not in (x, y)]
+            if len(below) > 3 and 4 * sum(below) >= 3 * len(below) and _lies_below(part, whole):
+                yield (
+                    f"'{table.file}': '{part.name}' is nowhere above '{whole.name}', and is taken for one beside it; if "
+                    f"'{part.name}' is a part of '{whole.name}', all is counted twice: leave it out of `cell` and of `values`"
+                )
+
+
 def _say_unnamed(table: SeenTable, drawn: Sequence[DraftedKey], undecided: list[str]) -> None:
     undecided += [
-        f"'{table.file}': what tells the columns {', '.join(each.values[:4])} apart; they are values of '{each.name}'"
+        f"'{table.file}': what tells the columns {enumerated(each.values)} apart; they are values of '{each.name}'"
         for each in drawn
         if each.name.startswith("category")
     ]
