@@ -14,8 +14,8 @@ from trueup.model.perturbed import parse_perturbed
 
 COUNTS = {"Ash": 4127, "Birch": 2511, "Elm": 88}
 BESIDE = {
-    "percent signs": ("Town,Persons,Share", ["61.4%", "37.3%", "1.3%"]),
-    "percent signs apart, in cells with commas": ("Town;Persons;Pct", ["61,4 %", "37,3 %", "1,3 %"]),
+    "percent signs": ("Canton,Persons,Share", ["61.4%", "37.3%", "1.3%"]),
+    "percent signs apart, in cells with commas": ("Kanton;Personen;Pct", ["61,4 %", "37,3 %", "1,3 %"]),
     "a share that is hidden": ("Town,Persons,Pct", ["61.4%", "37.3%", "*"]),
     "bounds of shares": ("Town,Persons,Pct", ["61%", "37%", "<2%"]),
     "a name": ("Stadt;Personen;Anteil", ["61,4", "37,3", "1,3"]),
