@@ -5,7 +5,7 @@ import random
 import pytest
 
 from trueup.io.published.drafting import draft_published
-from trueup.io.published.drafting.seen import enumerated
+from trueup.io.published.drafting.seen import counted_names
 from trueup.io.published.perturbed import read_perturbed
 from trueup.model.perturbed import parse_perturbed
 
@@ -97,7 +97,7 @@ def test_names_before_a_count_and_a_share_are_keys(tmp_path):
 
 @pytest.mark.parametrize(("names", "shown"), [(5, "a, b, c, d, e"), (6, "a, b, c, d and 2 more")])
 def test_names_that_are_cut_are_counted(names, shown):
-    assert enumerated("abcdef"[:names]) == shown
+    assert counted_names("abcdef"[:names]) == shown
 
 
 def test_all_columns_that_nothing_tells_apart_are_named(tmp_path):

@@ -12,7 +12,7 @@ from trueup.io.published.drafting.agreement import RowNumbers, agreeing, agreeme
 from trueup.io.published.drafting.apart import label_of
 from trueup.io.published.drafting.keys import Pointers, are_levels
 from trueup.io.published.drafting.proposals import by_codes, by_sums, proposed
-from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable, enumerated
+from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable, counted_names
 from trueup.io.published.drafting.wholes import summing_value, whole_keys
 from trueup.model.tree import Tree
 
@@ -141,7 +141,7 @@ def _stacked(tables: Sequence[SeenTable]) -> tuple[SeenTable | None, list[str]]:
     shared = [name for name, often in times.items() if often > 1]
     if len(tables) < 2 or 4 * len(shared) > len(times):
         return None, []
-    shown = enumerated([*map(label_of, tables)])
+    shown = counted_names([*map(label_of, tables)])
     if differs := next((name for name in shared if len({*_rows_of(name, tables)}) > 1), None):
         return None, [
             f"the tables {shown} hold other places each, but several name one '{differs}', with other numbers: in a copy, give "

@@ -14,7 +14,7 @@ from trueup.io.published.drafting.agreement import agreement_with_sums, row_numb
 from trueup.io.published.drafting.keys import DraftedKey, DraftedTable, are_levels, attribute_of, code_lengths
 from trueup.io.published.drafting.kinds import NO_COUNTS
 from trueup.io.published.drafting.names import name_of
-from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, enumerated
+from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, counted_names
 from trueup.io.published.drafting.sums import column_numbers
 
 MOST_ROWS = 5000
@@ -56,7 +56,7 @@ def told_apart(
         ]
         drawn = attribute_of(attributes, name_of(parts), parts)
         undecided.append(
-            f"the tables {enumerated(labels)} hold the same cells; they are values of '{drawn.name}'"
+            f"the tables {counted_names(labels)} hold the same cells; they are values of '{drawn.name}'"
         )
         for entry, label in zip(same, labels):
             own = {drawn.name: label} if label in parts else {}
@@ -130,7 +130,7 @@ def within_their_labels(
     ):
         return list(seen), None
     name = next(n for n in ("part", "block", "sheet") if n != same[0].places[0].name)
-    shown = enumerated(labels)
+    shown = counted_names(labels)
     undecided.append(
         f"the tables {shown} hold other places each, which are taken to lie in them: level '{name}'"
     )

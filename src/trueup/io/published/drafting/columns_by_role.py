@@ -30,7 +30,7 @@ from trueup.io.published.drafting.seen import (
     YEAR,
     SeenColumn,
     SeenTable,
-    enumerated,
+    counted_names,
     is_code,
     is_number,
 )
@@ -189,10 +189,10 @@ def some_rows(keys: list[SeenColumn], periods: list[SeenColumn], values: list[Se
         said = list(dict.fromkeys(column.held))
         last = max(said) if all(YEAR.match(text) for text in said) else said[-1]
         left = [text for text in said if text != last]
-        why = f"rows in which '{column.name}' does not say '{last}' are left out ({enumerated(left, 6)}): one spec describes one "
-        why += "population"
+        why = f"rows in which '{column.name}' does not say '{last}' are left out ({counted_names(left, 6)}): "
+        why += "one spec describes one population"
         if above := [text for text in said if any(other.startswith(text) for other in said if other != text)]:
-            why += f"; by their names, {enumerated(above)} may hold others"
+            why += f"; by their names, {counted_names(above)} may hold others"
         return SomeRows(column, [last], why, are_of_period=True)
     for column in keys:
         said = dict.fromkeys(column.held)
@@ -237,7 +237,7 @@ def last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenCo
         dated = sorted((c for c, own in zip(values, stems) if own == stem), key=lambda c: c.name)
         left += dated[:-1]
     if left:
-        shown = enumerated([column.name for column in left], 3)
+        shown = counted_names([column.name for column in left], 3)
         said.append(f"columns of earlier years are left out ({shown}): one spec describes one population")
         values = [_undated(column) for column in values if column not in left]
     for end in (0, -1):

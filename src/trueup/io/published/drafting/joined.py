@@ -27,7 +27,7 @@ from trueup.io.published.drafting.pairs import (
     named_whole,
     with_attributes_of_others,
 )
-from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable, enumerated
+from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable, counted_names
 from trueup.io.published.drafting.subtotals import apart_by_sums, without_subtotals
 from trueup.io.published.drafting.wholes import said_of_zeros, summing_value, whole_keys
 from trueup.io.published.drafting.wide import attribute_cells
@@ -140,7 +140,7 @@ def _levels_of(column: SeenColumn, said: list[str], whole: set[str], *, last: bo
     short = without_parts(codes, lengths)
     if short:
         said.append(
-            f"the codes {enumerated(short)} of '{column.name}' have no parts below; they are taken for places without parts"
+            f"the codes {counted_names(short)} of '{column.name}' have no parts below; they are taken for places without parts"
         )
     for length in lengths:
         yield DraftedKey(f"{column.name} {length}", column.name, length, of=column)

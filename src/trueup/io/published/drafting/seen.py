@@ -168,12 +168,12 @@ class SeenTable(NamedTuple):
         )
 
 
-def enumerated(names: Sequence[str], most: int = 4) -> str:
+def counted_names(names: Sequence[str], most: int = 4) -> str:
     """Return names joined by commas: all of them, or the first ones and how many more there are.
 
     Examples
     --------
-    >>> enumerated(["a", "b", "c"], 2), enumerated(["a", "b", "c", "d"], 2)
+    >>> counted_names(["a", "b", "c"], 2), counted_names(["a", "b", "c", "d"], 2)
     ('a, b, c', 'a, b and 2 more')
     """
     more = len(names) - most

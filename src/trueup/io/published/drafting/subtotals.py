@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trueup.io.published.drafting.agreement import RowNumbers, ends_of, row_numbers
 from trueup.io.published.drafting.keys import parents_by_codes
 from trueup.io.published.drafting.names import joined_names, name_of, rest_of_names
-from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable, enumerated
+from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable, counted_names
 from trueup.io.published.drafting.sums import way_to_keep
 from trueup.io.published.perturbed.parts import SummedValue, equal_runs, leaves_of, summed_values
 from trueup.model.toml import inline_table, value_text
@@ -110,7 +110,7 @@ def said_of_larger(found: SummedGroups, remedy: str) -> list[str]:
 
 
 def _shown(parts: Sequence[str]) -> str:
-    return enumerated([f"'{part}'" for part in parts], 5)
+    return counted_names([f"'{part}'" for part in parts], 5)
 
 
 def summed_columns(columns: Sequence[SeenColumn], names: Sequence[str], table: SeenTable) -> SummedGroups:

@@ -11,7 +11,7 @@ from operator import not_
 from trueup.io.published.drafting.agreement import are_of_one_whole, summed_groups, summing
 from trueup.io.published.drafting.keys import DraftedKey, attribute_of, spec_value
 from trueup.io.published.drafting.names import OF_WHICH, name_of, overlapping
-from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, enumerated
+from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, counted_names
 from trueup.io.published.drafting.subtotals import (
     columns_apart,
     said_of_larger,
@@ -254,7 +254,7 @@ def _said_of_parts(table: SeenTable, group: Sequence[SeenColumn]) -> Iterator[st
 
 def _say_unnamed(table: SeenTable, drawn: Sequence[DraftedKey], undecided: list[str]) -> None:
     undecided += [
-        f"'{table.file}': what tells the columns {enumerated(each.values)} apart; they are values of '{each.name}'"
+        f"'{table.file}': what tells the columns {counted_names(each.values)} apart; they are values of '{each.name}'"
         for each in drawn
         if each.name.startswith("category")
     ]

@@ -12,7 +12,7 @@ from trueup.io.published.drafting.apart import label_of
 from trueup.io.published.drafting.deviations import entries_by_variance
 from trueup.io.published.drafting.keys import Draft, DraftedKey, DraftedTable, meaning_of, said_of
 from trueup.io.published.drafting.laws import rounding_base, suggested_law, unit_of
-from trueup.io.published.drafting.seen import SeenColumn, SeenTable, enumerated, is_number
+from trueup.io.published.drafting.seen import SeenColumn, SeenTable, counted_names, is_number
 from trueup.io.published.perturbed.notes import carried_keys
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number, without_mark
 from trueup.model.published_codes import UNKNOWN, read_interval
@@ -227,7 +227,7 @@ def _of_whole_places(code: str, seen: SeenTable) -> str:
     places = [place for place, held in texts.items() if code in held]
     if not places or any(texts[place] != {code} for place in places):
         return ""
-    shown = enumerated([f"'{place}'" for place in places])
+    shown = counted_names([f"'{place}'" for place in places])
     told = f"; it fills the rows of {shown} and no others: if nothing was counted there, and no total holds it, write "
     return told + _code(code, "0")
 
