@@ -15,6 +15,8 @@ from trueup.model.header import Measured
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace, Exact
 from trueup.reconciling.general_projection import GeneralProjection
+from trueup.reconciling.histogram_tree import HistogramTree
+from trueup.reconciling.margins_projection import MarginsProjection
 
 METHODS = (GeneralProjection("l1", "optimal"), GeneralProjection())
 RUNS = 60
@@ -81,3 +83,17 @@ def test_an_order_changes_no_loss_and_no_feasibility(rng):
             assert ours.objective == pytest.approx(given.objective)
             assert fit.objective(ours.x) == pytest.approx(fit.objective(given.x))
             assert polyhedron.residual(ours.x) < 1e-9
+
+
+@pytest.mark.parametrize("method", [HistogramTree(), MarginsProjection()], ids=lambda m: m.name)
+def test_a_total_of_a_half_goes_up_as_often_as_down(method, rng):
+    """Margins of 601 and 600 persons and cells of 600 weigh 3, 2 and 1: a rule that always goes one way gives 0 or 200."""
+    sexes, ages = Attribute("sex", tuple("fm")), Attribute("age", tuple("abc"))
+    cells = Cells(Tree.from_columns(["all"], [{}]), (sexes, ages))
+    tables = [("sex",), ("age",), ("sex", "age")]
+    headers = [Measured(" ".join(t), Margin("all", t), DiscreteLaplace("1")) for t in tables]
+    state = method.prepare(Constraints(cells, tuple(h.margin for h in headers)), headers)
+    counts = method.apply(state, np.tile([301, 300, 200, 200, 200, *[100] * 6], (200, 1)), rng).values
+    totals, times = np.unique(counts.sum(axis=1), return_counts=True)
+    assert totals.tolist() == [600, 601]
+    assert 50 < times[0] < 150  # of a fair coin: all but 1e-12

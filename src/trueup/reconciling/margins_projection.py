@@ -155,7 +155,7 @@ def _round_two_way(
     state: HistogramProblem, x: NDArray, exact: dict[Axes, NDArray], rng: np.random.Generator
 ) -> Answer:
     """Round a two-way table to whole numbers: the total, then rows and columns, then cells."""
-    total = _whole(next((b.sum() for b in exact.values()), x.sum()))
+    total = _whole(next((b.sum() for b in exact.values()), x.sum()), rng)
     rows, columns = (exact.get((axis,), _whole_line(margin_of(x, (axis,)), total, rng)) for axis in (0, 1))
     margins: list[Axes] = [(0,), (1,)]
     zeros = state.constraints.zero_cells.reshape(x.shape)
@@ -165,9 +165,10 @@ def _round_two_way(
     return whole_table(closer.table, margins, [rows, columns], rng=rng, open_cells=~zeros)
 
 
-def _whole(x: float) -> int:
-    """Return the nearest whole number, and the lower one if two are equally near."""
-    return int(np.ceil(x - 0.5 - SNAP))
+def _whole(x: float, rng: np.random.Generator) -> int:
+    """Return the nearest whole number; a half, which means of integers often have, goes either way so that no total is biased."""
+    lower, upper = np.ceil(x - 0.5 - SNAP), np.floor(x + 0.5 + SNAP)
+    return int(lower if lower == upper else rng.choice([lower, upper]))
 
 
 def _whole_line(line: NDArray, total: int, rng: np.random.Generator) -> NDArray:
@@ -188,7 +189,7 @@ def _round_many(
     """Round a table to whole numbers, keeping the exact margins or else the total."""
     zeros = state.constraints.zero_cells.reshape(x.shape)
     if x.size > EXACT_CELLS:
-        kept = exact or {(): np.array(_whole(x.sum()))}
+        kept = exact or {(): np.array(_whole(x.sum(), rng))}
         return whole_table(x, list(kept), list(kept.values()), seconds=seconds, rng=rng, open_cells=~zeros)
     margins, sums = list(exact), list(exact.values())
     measured = {_axes(state, h) for h in state.headers} | {tuple(range(x.ndim))}

@@ -265,10 +265,12 @@ def _round(x, allowed, first, family, families, row_sums, column_sums, nudge, ou
                 continue
             taken = np.zeros((b - a, members.size), np.bool_)
             price = np.zeros(b - a + members.size)
-            if free_rows and free_columns:
+            if (
+                free_rows and free_columns
+            ):  # half of all nudges lie below 1 / 2: ties go either way, which biases no total
                 for i in range(b - a):
                     for j in range(members.size):
-                        taken[i, j] = cost[i, j] < 0.0
+                        taken[i, j] = cost[i, j] < 0.5 * NUDGE
             else:
                 missing[p] += transport(cost, supply, demand, taken, price)
             for i in range(b - a):
@@ -300,8 +302,8 @@ def round_children(
     row_sums : (rows, families) whole numbers, or None if rows are free
     column_sums : (blocks, n) whole numbers, or None if columns are free
     allowed : (rows, n) False where a cell must not be rounded up
-    nudge : (rows, n) numbers in [0, 1) that break ties, least first; by default the lowest index goes up where one sum is
-        prescribed, and either of two equally near tables is taken where both are
+    nudge : (rows, n) numbers in [0, 1) that break ties, least first, and up below 1/2 where no sum is prescribed; by default
+        the lowest index goes up where one sum is, and either of two equally near tables is taken where both are
     excess : (blocks,) to be written: where row and column sums are prescribed, by how much a block's squared distance
         may exceed the least of all whole tables with these sums, floors and ceilings or not (counts squared)
 
