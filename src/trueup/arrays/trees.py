@@ -146,10 +146,8 @@ def reconcile_tree(
         if (y[q == 0] != np.rint(y[q == 0])).any():
             raise InfeasibleError("an exact value is not whole", remedy="correct it, or give `whole=False`")
         weight = np.divide(1.0, q, out=np.zeros(q.size), where=(q > 0) & np.isfinite(q))
-        seed = int.from_bytes(
-            blake2b(x.tobytes(), digest_size=8).digest()
-        )  # settles ties, of which a fixed one biases totals
-        x = controlled_rounding(child_ptr, weight, x, seed)
+        digest = blake2b(x.tobytes(), digest_size=8).digest()  # a fixed seed would bias totals that tie
+        x = controlled_rounding(child_ptr, weight, x, int.from_bytes(digest))
     out = np.empty_like(x)
     out[order] = x
     return out

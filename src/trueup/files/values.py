@@ -234,9 +234,7 @@ def plain_text(value: Any) -> str:
     >>> [plain_text(value) for value in (" North ", 3.0, "3.0", "3.10", "03", None, True, datetime(2025, 3, 1))]
     ['North', '3', '3', '3.10', '03', '', 'True', '2025-03-01']
     """
-    if is_missing(value):
-        return ""
-    text = _written(value).strip()
+    text = "" if is_missing(value) else _written(value).strip()
     whole = _WHOLE_WITH_FRACTION.fullmatch(text) if "." in text else None
     return whole[1] if whole else text
 

@@ -55,7 +55,7 @@ def read_tree(spec: Spec, source: Any) -> Tree:
     if columns and not len(given[columns[0]]):
         raise DataError("the list of places has a header but no rows", needed="a row for each place")
     for name in dict.fromkeys(columns):
-        refuse_fractions(given[name], name)
+        refuse_fractional_keys(given[name], name)
     rows = {name: without_blanks(as_text(given.pop(name))) for name in dict.fromkeys(columns)}
     if rows and spec.table.keys == "public" and spec.table.in_rows(spec.attributes):
         first = _distinct_places(rows, limits)
@@ -115,7 +115,7 @@ def key_columns(level: Level, rows: Columns) -> Columns:
     return {level.key: _prefix(rows[level.column], level)}
 
 
-def refuse_fractions(column: NDArray, name: str) -> None:
+def refuse_fractional_keys(column: NDArray, name: str) -> None:
     """Refuse keys of places that are numbers with a fraction, of which the text may differ from that in the table."""
     if column.dtype.kind == "f" and (column[np.isfinite(column)] % 1).any():
         raise DataError(
