@@ -373,18 +373,23 @@ query = [{ name = "age", attributes = ["age"], epsilon = { all = "1/2" } }]
 )
 
 
-@pytest.mark.parametrize(("age", "works"), [("-3", True), ("20.5", False), ("forty", False)])
-def test_other_is_advised_only_where_it_reads_the_row(age, works):
-    table = pandas.DataFrame({"age": ["20", age]})
-    with pytest.raises(DataError) as said:
-        read_counts(spec := parse_spec(AGES), public_cells(spec), table)
-    assert ('other = "other"' in str(said.value)) == works
+def test_other_is_advised_for_what_it_reads_and_alike_for_every_value():
+    """A remedy that fits the value would tell of a confidential row what kind of value it holds."""
+    spec = parse_spec(AGES)
+    said = set()
+    for age in ("-3", "20.5", "forty"):
+        with pytest.raises(
+            DataError, match='count whole numbers below 0 together: `other = "other"`'
+        ) as refused:
+            read_counts(spec, public_cells(spec), pandas.DataFrame({"age": ["20", age]}))
+        said.add(str(refused.value))
+    assert len(said) == 1
     spec = parse_spec(AGES.replace("[0, 18]", '[0, 18], other = "other"'))
-    if works:
-        assert read_counts(spec, public_cells(spec), table).tolist() == [0, 1, 1]
-    else:
-        with pytest.raises(DataError, match=r"correct the table\.$"):
-            read_counts(spec, public_cells(spec), table)
+    assert read_counts(spec, public_cells(spec), pandas.DataFrame({"age": ["20", "-3"]})).tolist() == [
+        0,
+        1,
+        1,
+    ]
 
 
 @pytest.mark.parametrize("write", [_csv, _parquet])

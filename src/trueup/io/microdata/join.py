@@ -186,10 +186,9 @@ class _Linking:
             at = quoted("at " + part.name)
             row = self._first(f"SELECT min({ROW}) FROM {name} WHERE {at} IS NULL")
             if row and row[0] is not None:
-                column = part.column or part.name
-                said = f"column '{column}', {table.row(int(row[0]))}, holds no value of the domain of '{part.name}'"
-                text = f"SELECT {text_sql(table, column)} FROM {name}s_given AS given WHERE {ROW} = {row[0]}"
-                raise outside_domain(part, said, [self._first(text)[0] or ""], of_counts=False)
+                where = f"column '{part.column or part.name}', {table.row(int(row[0]))}"
+                said = f"{where}, holds no value of the domain of '{part.name}'"
+                raise outside_domain(part, said, of_counts=False)
 
     def _set_apart(self, persons: str, households: str) -> None:
         """Refuse persons and households that do not link, or count and leave them out if the spec says so."""

@@ -34,17 +34,13 @@ def refuse_missing(values: NDArray, column: str, where: Where, topic: str, remed
         )
 
 
-def outside_domain(part: AttributePart, said: str, lost: Iterable[str], *, of_counts: bool) -> DataError:
-    """Return the error for texts `lost` that are outside an attribute's domain, with remedies in the spec."""
-    from trueup.io.microdata.sql import value_read
+def outside_domain(part: AttributePart, said: str, *, of_counts: bool) -> DataError:
+    """Return the error for a value outside an attribute's domain, with remedies in the spec.
 
+    The remedies depend on the spec alone: one that fits the value would tell of a confidential row what kind of value it holds.
+    """
     remedies = ["correct the table" + ", and leave out rows of sums such as Total" * of_counts]
-    remedies += _readings(part)
-    others = part.model_copy(update={"other": "other"})
-    if part.other is None and all(value_read(others, text) for text in set(lost)):
-        plain = "values" if of_counts else "all other values"
-        kind = "smaller numbers" if part.bins else f"dates of other {part.date}s" if part.date else plain
-        remedies.append(f'count {kind} together: `other = "other"`')
+    remedies += _readings(part, "values" if of_counts else "all other values")
     return DataError(said, needed=_values_needed(part), remedy="; or ".join(remedies), about=topic_of(part))
 
 
@@ -61,7 +57,7 @@ def _values_needed(part: AttributePart) -> str:
     return f"one of: {', '.join(part.values)}"
 
 
-def _readings(part: AttributePart) -> Iterator[str]:
+def _readings(part: AttributePart, others: str) -> Iterator[str]:
     """Yield options of the spec by which other values could be read, without quoting confidential rows."""
     plain, texts = not (part.bins or part.date), [*part.values]
     if part.date and not part.form:
@@ -72,6 +68,10 @@ def _readings(part: AttributePart) -> Iterator[str]:
         yield "have numbers counted by ranges: `bins = [0, 15, 65]`"
     if plain and all(re.fullmatch(r"\d{4}(-\d\d)?", text) for text in texts):
         yield f'have dates such as {ISO_DATE} counted by `date = "month"` or "year"'
+    if part.other is None:
+        smaller = f"whole numbers below {part.bins[0]}" if part.bins else ""
+        kind = smaller or (f"dates of other {part.date}s" if part.date else others)
+        yield f'count {kind} together: `other = "other"`'
 
 
 def refuse_twins(index: NDArray[np.int64], where: Where) -> None:

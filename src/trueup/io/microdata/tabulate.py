@@ -137,12 +137,14 @@ def _value_index(
         refuse_missing(np.array(plain, dtype=object), column, where, topic, _MISSING)
     from trueup.io.microdata.sql import compared_values, value_read
 
-    read = {text: value_read(part, text) if part.is_read else text for text in set(plain)}
+    if part.is_read:
+        read = {text: value_read(part, text) for text in set(plain)}
+        plain = [read[text] for text in plain]
     known = {value: i for i, value in enumerate(compared_values(part))}
-    found = np.array([known.get(read[text], -1) for text in plain], dtype=np.int64)
+    found = np.array([known.get(value, -1) for value in plain], dtype=np.int64)
     if (lost := np.flatnonzero(found < 0)).size:
         said = f"column '{column}' holds a value outside the domain of '{attribute.name}' in {rows_at(where, lost)}"
-        raise outside_domain(part, said, (plain[at] for at in lost), of_counts=of_counts)
+        raise outside_domain(part, said, of_counts=of_counts)
     return found
 
 
