@@ -126,9 +126,9 @@ PYTHON = {
         lambda: tu.Problem.of(made().spec, PLACES.loc[[0, 0]].assign(name=["A", "B"])),
         "more than once",
     ),
-    "keys as floats": (
-        lambda: tu.Problem.of(made().spec, PLACES.assign(county=[1.0, 1.0, 2.0])),
-        "floating-point",
+    "keys with a fraction": (
+        lambda: tu.Problem.of(made().spec, PLACES.assign(county=[1.5, 1.5, 2.0])),
+        "a fraction",
     ),
     # the table
     "a misspelt keyword": (lambda: tu.measure(made().spec, TABLE, geografy=PLACES), "geograph"),

@@ -121,6 +121,7 @@ query = [
 """
 
 
+@pytest.mark.thorough
 def test_a_release_and_a_posterior_load_few_modules(tmp_path):
     """Each is read from the disk, and takes as long as some kernels of a small table."""
     totals = 'query = [{ name = "total", epsilon = { nation = "1/4", state = "1/4" } }]\n'

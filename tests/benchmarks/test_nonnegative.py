@@ -47,6 +47,7 @@ def test_equals_nnls_and_daqp(case):
     np.testing.assert_allclose(x, s @ by_daqp, **CLOSE)
 
 
+@pytest.mark.thorough
 def test_breakpoints_equal_passes_on_a_large_tree(rng):
     child_ptr, variance, y = large(rng)
     x, passes = nonnegative(child_ptr, variance, y)

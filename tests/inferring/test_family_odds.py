@@ -82,6 +82,7 @@ def down(search, cut, top, draws, rng):
     return top.tree.down(top, [(1.0, top.solved, draws)], rng, lambda done, of: None)
 
 
+@pytest.mark.thorough
 def test_marginals_are_those_of_enumeration(small, rng):
     measured, search, cut, split = small
     top = search.by_parts(cut, 1e-9)

@@ -124,6 +124,7 @@ def test_spark_gives_equal_draws_though_an_executor_is_killed(large, tmp_path, c
     assert np.array_equal(drawn(large.cells, tmp_path / "out"), drawn(large.cells, tmp_path / "whole"))
 
 
+@pytest.mark.thorough
 def test_roots_are_the_draws_that_are_given(rng):
     """Roots far from one another are followed in two sweeps, within a part of the noise's standard deviation of 20."""
     measured, truth = histogram(rng, (2, 3, 4), "400")

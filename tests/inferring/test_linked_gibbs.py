@@ -355,6 +355,7 @@ def capped():
     }
 
 
+@pytest.mark.thorough
 def test_a_top_code_bounds_persons_on_both_sides(rng):
     given = problem(**capped())
     counts = read_confidential(given.spec, given.cells, population(rng, 40), constraints=given.constraints)

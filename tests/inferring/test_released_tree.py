@@ -171,6 +171,7 @@ def test_invariants_are_kept():
     assert posterior.draws[..., 0].std() > 0.5
 
 
+@pytest.mark.thorough
 def test_counts_far_from_the_prior_and_totals_of_one_part_have_posteriors(rng):
     tree = tree_of((1000, 3, 2, 2), "mode", Poisson((600.0, 3.0, 3.0, 3.0)), (1, 3))
     draws = draws_of(tree, rng, 200, 1)

@@ -270,6 +270,7 @@ def test_solutions_that_fail_take_no_more_work_together_than_one_may(large):
     )
 
 
+@pytest.mark.thorough
 def test_the_mode_is_searched_for_in_the_whole(large):
     cells, measured = large
     posterior = infer(measured, TreeExact(mode=True), spec=tree_constraints(cells), draws=5)

@@ -60,6 +60,7 @@ def not_taken_off(rng):
     return first, second, COUNT - first - second
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("draw", "wrong"), [(divided, False), (from_urn, False), (multinomial, True), (not_taken_off, True)]
 )

@@ -121,6 +121,7 @@ def test_the_bound_on_dropped_mass_holds():
         assert 1 - kept <= rough.dropped
 
 
+@pytest.mark.thorough
 def test_fast_convolutions_agree_with_direct_ones_within_their_bound(rng, monkeypatch):
     law = law_named("discrete-laplace")("1/50")
     noisy = rng.integers(0, 400, 40)

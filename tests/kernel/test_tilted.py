@@ -99,6 +99,7 @@ def test_enumeration_rejects_noise_five_percent_too_wide(kind, rng):
     assert discrete_p_value(kind, draw(kind, 80_000, rng, scale=1.08 * SCALE)[0][0]) < 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [GAUSSIAN, LAPLACE, DISCRETE_GAUSSIAN, TWO_SIDED_GEOMETRIC])
 def test_the_chain_agrees_with_independent_draws(kind, rng):
     exact = draw(kind, 200_000, rng)[0][0]

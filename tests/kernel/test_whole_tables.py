@@ -97,6 +97,7 @@ def test_prices_reach_the_bound_of_the_linear_relaxation(shape, margins, rng):
         assert 0.98 * linear <= ours <= linear + 1e-6
 
 
+@pytest.mark.thorough
 def test_messages_are_exact_on_two_margins(rng):
     for _ in range(10):
         x = rng.uniform(0, 3, (6, 8))  # generic: a unique optimum

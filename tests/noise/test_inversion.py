@@ -68,6 +68,7 @@ def wrong_cells(lookup: np.ndarray, cdf: slow.Cdf, lookup_bits: int) -> int:
     return wrong
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", one_in(2, samplers()))
 def test_every_first_word_is_answered_as_the_cdf_says(name):
     sampler, cdf = table(name)
@@ -77,6 +78,7 @@ def test_every_first_word_is_answered_as_the_cdf_says(name):
     assert np.sum(sampler.lookup == UNDECIDED) <= len(sampler.support)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", samplers())
 def test_every_threshold_is_the_floor_of_the_cdf(name):
     sampler, cdf = table(name)
@@ -155,6 +157,7 @@ def test_deep_stages_decide_exactly_what_the_bits_say(sampler, law, rng):
     assert depths[4:].sum(), "stage 3 must have gone on to a second word"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sampler", "law"), one_in(2, [pytest.param(s, law, id=i) for i, s, law in small_word_samplers()])
 )

@@ -44,6 +44,7 @@ def test_the_bundle_keeps_every_rule_and_nothing_else_is_left(released):
     assert {name.split("-")[0] for name in manifest["parts"]} == {"0", "1", "2"}
 
 
+@pytest.mark.thorough
 def test_the_integers_are_those_of_the_whole_tree_from_the_same_measurements(released):
     release = trueup.read_release(released)
     spec = read_spec(released)[1]
