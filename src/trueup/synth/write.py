@@ -155,7 +155,10 @@ class WriteRegion:
         units = 0
         for leaf, cell, count in split_by_units(drawn, UNITS):
             order = rng.permutation(int(count.sum()))
-            rows = {"leaf": np.repeat(leaf, count)[order], "cell": np.repeat(cell, count)[order]}
+            rows: dict[str, NDArray] = {
+                "leaf": np.repeat(leaf, count)[order],
+                "cell": np.repeat(cell, count)[order],
+            }
             if self.spec.privacy.id is not None:
                 rows["unit"] = units + self._units_of(rows["leaf"], rng)
                 units += order.size

@@ -69,4 +69,4 @@ def _have_one_factor(shares: NDArray[np.float64], counts: NDArray[np.float64], u
     held = of > 0
     low, high = ((some[held] + half) / of[held] for half in (-unit / 2, unit / 2))
     by_chance = min(2 * unit / some.max(), 1.0) ** (told - 1)
-    return by_chance < 1e-3 and (some[~held] <= unit / 2).all() and low.max() <= high.min() * (1 + 1e-9)
+    return bool(by_chance < 1e-3 and (some[~held] <= unit / 2).all() and low.max() <= high.min() * (1 + 1e-9))

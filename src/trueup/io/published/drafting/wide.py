@@ -126,10 +126,14 @@ def _named_total(columns: list[SeenColumn]) -> SeenColumn | None:
 
 def _lies_below(part: SeenColumn, whole: SeenColumn) -> bool:
     """Return True if no number of one column exceeds the number of another in the same row."""
-    pairs = [
-        (a, b) for a, b in zip(column_numbers(part), column_numbers(whole)) if a is not None and b is not None
-    ]
+    pairs = _in_both(part, whole)
     return bool(pairs) and all(a <= b for a, b in pairs)
+
+
+def _in_both(one: SeenColumn, other: SeenColumn) -> list[tuple[float, float]]:
+    """Return the numbers of two columns in the rows in which both hold one."""
+    pairs = zip(column_numbers(one), column_numbers(other))
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
 def _parted(paths: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
@@ -244,7 +248,7 @@ def _said_of_parts(table: SeenTable, group: Sequence[SeenColumn]) -> Iterator[st
     """Yield notes on columns that may be parts of the column beside them, as they are below it in most rows."""
     for a, b in pairwise(group):
         for whole, part in ((a, b), (b, a)):
-            below = [x < y for x, y in zip(column_numbers(part), column_numbers(whole)) if None not in (x, y)]
+            below = [x < y for x, y in _in_both(part, whole)]
             if len(below) > 3 and 4 * sum(below) >= 3 * len(below) and _lies_below(part, whole):
                 yield (
                     f"'{table.file}': '{part.name}' is nowhere above '{whole.name}', and is taken for one beside it; if "
