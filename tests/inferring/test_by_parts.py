@@ -250,7 +250,7 @@ def test_the_command_writes_a_bundle_by_parts(tmp_path, monkeypatch):
     assert done.returncode == 0, done.stderr
     asked = run("ask", out, "'state=01' / 'state=02'")
     assert asked.returncode == 0, asked.stderr
-    assert "From 20 independent draws" in asked.stdout
+    assert "are from 20 independent draws" in asked.stdout
     reported = run("report", out, "--out", tmp_path / "page.html")
     assert reported.returncode == 2
     assert "trueup ask" in reported.stderr
