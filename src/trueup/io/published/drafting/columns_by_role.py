@@ -23,7 +23,7 @@ from trueup.io.published.drafting.kinds import (
     stands_before_names,
 )
 from trueup.io.published.drafting.names import ages_within, overlapping
-from trueup.io.published.drafting.numbered import crossing_keys
+from trueup.io.published.drafting.numbered import crossing_keys, holds_shares, proportional
 from trueup.io.published.drafting.pairs import are_alike, distinct_keys
 from trueup.io.published.drafting.seen import (
     TOTAL,
@@ -34,7 +34,6 @@ from trueup.io.published.drafting.seen import (
     is_code,
     is_number,
 )
-from trueup.io.published.drafting.shares import holds_shares, proportional
 from trueup.io.published.drafting.sums import column_numbers, way_to_keep
 
 _VALUE = re.compile(r"(obs_?)?value|wert|valeur|valore?|waarde|observation", re.IGNORECASE)

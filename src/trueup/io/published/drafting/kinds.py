@@ -7,9 +7,9 @@ from collections import Counter
 from itertools import pairwise
 from math import comb
 
+from trueup.io.published.drafting.numbered import SHARE_NAMES, holds_shares, is_named
 from trueup.io.published.drafting.pairs import distinct_keys
 from trueup.io.published.drafting.seen import KEY, TOTAL, YEAR, SeenColumn, is_code, is_marked, is_number
-from trueup.io.published.drafting.shares import SHARE_NAMES, holds_shares, is_named
 
 _TIME = re.compile(
     r".*(year|time|period|date|jahr|month|quarter|anno|année|annee|año|(?<![^\W_])år|jaar|vuosi|trimestre|mois|monat|stichtag)(?![^\W_]).*|"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from trueup.files import is_parquet
 from trueup.io.published.drafting.keys import columns_of_table
+from trueup.io.published.drafting.numbered import SHARE
 from trueup.io.published.drafting.panels import (
     Panel,
     below_header,
@@ -23,7 +24,6 @@ from trueup.io.published.drafting.panels import (
 from trueup.io.published.drafting.proposals import indent_of
 from trueup.io.published.drafting.roles import sorted_out
 from trueup.io.published.drafting.seen import SeenColumn, SeenTable, is_code
-from trueup.io.published.drafting.shares import SHARE
 from trueup.io.published.drafting.sums import SUM_OF_GROUP, without_repeated_sums
 from trueup.io.published.perturbed.around import JOINED, column_names
 from trueup.io.published.perturbed.grid import Row, delimiters_of, rows_of

@@ -27,13 +27,13 @@ from trueup.io.published.drafting.kinds import BESIDE, without_flags, without_st
 from trueup.io.published.drafting.names import OF_WHICH
 from trueup.io.published.drafting.numbered import (
     counts_rows,
+    holds_shares,
     with_numbered_keys,
     without_formal,
     without_numbers_of_rows,
 )
 from trueup.io.published.drafting.pairs import determines_key, distinct_keys
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
-from trueup.io.published.drafting.shares import holds_shares
 from trueup.io.published.drafting.sums import column_numbers
 from trueup.io.published.drafting.wholes import code_of_zeros, is_sum
 from trueup.io.published.perturbed.around import carried
