@@ -104,6 +104,7 @@ def _expected(folder: Path, by: list[str]) -> dict:
     return cells.groupby(["area", *by])["count"].sum().to_dict()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("by", [None, [], ["grown"], ["school", "grown"], ["age"]], ids=str)
 @pytest.mark.parametrize("ending", one_in(2, ["parquet", "csv"]))
 def test_an_area_has_the_sum_of_its_blocks(by, ending, released, tmp_path):

@@ -125,6 +125,7 @@ def test_the_smallest_change_of_300_matrices_is_that_of_enumeration(rng, part):
     check_changes(rng, 50)
 
 
+@pytest.mark.thorough
 def test_the_smallest_change_of_larger_matrices_is_searched_for():
     three_way = np.vstack([np.kron(np.kron(a, b), c) for a, b, c in _two_of_three(3)])
     change = law_keeping(three_way, rho=1).smallest_change

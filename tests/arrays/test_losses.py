@@ -75,6 +75,7 @@ def test_delta_is_above_the_truth_and_close(rho, epsilon):
         ) / stated.denominator <= truth * (1 + 1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rho", ["1/1000", "1/10", "1", "2.556"])
 @pytest.mark.parametrize("delta", ["1e-6", "1e-10"])
 def test_dp_accounting_agrees(rho, delta):
@@ -85,6 +86,7 @@ def test_dp_accounting_agrees(rho, delta):
     assert ours == pytest.approx(theirs, rel=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rho", ["1/100", "1", "4"])
 def test_gaussian_noise_needs_less_than_the_bound(rho):
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")

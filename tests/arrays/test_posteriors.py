@@ -174,6 +174,7 @@ def test_rows_of_fractions_and_laws_that_end_are_taken(rng):
     assert p_value(observed, np.sqrt(mass)) < FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("release", ["mode", "sample"])
 def test_draws_behind_released_parts_have_the_exact_table(rng, release):
     found = posterior_of_released([3, 6], discrete_laplace(1), discrete_laplace(1), release=release)

@@ -33,6 +33,7 @@ def enumerated(y, matrix, sums, weights, upper):
     return best
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", range(4))
 def test_50_projections_each_are_those_of_enumeration(rng, part):
     for i in range(50):

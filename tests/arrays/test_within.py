@@ -86,6 +86,7 @@ def test_the_true_loss_is_never_above_the_stated_and_equal_where_that_is_said(rn
     assert exact > count / 2
 
 
+@pytest.mark.thorough
 def test_noise_scaled_as_if_the_normaliser_were_constant_would_lose_more(rng):
     found = []
     for noise, tables, epsilon, _ in laid_out(rng, 40):
@@ -124,6 +125,7 @@ CASES = {
 """Rules and counts; where nothing is said of sums, tables are listed if they are few."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_draws_follow_the_law(rng, name):
     rules, x = CASES[name]

@@ -113,6 +113,7 @@ def test_methods_of_one_name_are_told_apart_by_their_parameters():
     assert [m.label for m in found.methods] == ["tree-topdown", "tree-topdown, rounding none"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", one_in(2, METHODS), ids=lambda kind: kind.name)
 def test_every_method_that_fits_can_be_assessed(kind):
     """Batches go through every method; those that fit neither a total with its parts nor a table are left out."""

@@ -20,6 +20,7 @@ def test_every_benchmark_has_a_title_and_cases(name):
     assert callable(module.cases)
 
 
+@pytest.mark.thorough
 def test_cases_have_the_promised_keys_and_name_missing_peers():
     peers = {
         "math": lambda: 3.5,

@@ -149,6 +149,7 @@ def one_database(monkeypatch):
         yield
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("one_database")
 @pytest.mark.parametrize("noise", LOSSES)
 @pytest.mark.parametrize(("records", "key"), one_in(2, [(1, "00"), *((2, key) for key in KEYS), (3, "3c")]))
@@ -228,6 +229,7 @@ WRONG = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("one_database")
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("noise", LOSSES)
@@ -268,6 +270,7 @@ def _written(people: pandas.DataFrame, folder: Path, parts: int) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("records", [1, 3, 10])
 def test_memory_parts_and_grouped_rows_keep_the_same_records_as_the_twin(tmp_path, rng, records):
     """A unit's records lie in several files; counted before (as Spark does) or not, the same are kept."""

@@ -216,6 +216,7 @@ def attacks(tmp_path, seed, many):
     assert refused > many // 4, "too few tables were refused: the test has no power"
 
 
+@pytest.mark.thorough
 def test_no_value_of_a_hostile_table_is_told(tmp_path):
     attacks(tmp_path, 47, 16)
 

@@ -151,6 +151,7 @@ def halved(header):
     return replace(header, law=narrow)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WORLDS)
 def test_margins_of_narrower_noise_are_seen(name, rng):
     problem, prepared, truth = world(name, rng)

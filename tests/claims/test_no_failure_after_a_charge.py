@@ -120,6 +120,7 @@ def test_the_case_that_divided_by_zero_after_the_charge(rng):
         assert not (vectors @ matrix.T).any()
 
 
+@pytest.mark.thorough
 def test_l2_noise_stops_at_the_end_of_the_words_wherever_that_is(rng):
     """The kernel is given one word more at a time: it never fails, and what it draws at last is what it draws at once."""
     walk = klein.KleinWalk.of(Lattice.of(9, table_margins(3, 3)).pieces[0].basis)
@@ -233,6 +234,7 @@ constraints = { invariants = [INVARIANTS] }
 TREE, CROSSING = "{ level = 'area' }", "{ level = 'all', where = { sex = 'f' } }, { level = 'area' }"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", JOINT, ids=lambda k: k.name)
 @pytest.mark.parametrize("invariants", one_in(2, [TREE, CROSSING]), ids=["tree", "crossing"])
 def test_a_release_is_whole_under_every_lattice_law(kind, invariants, tmp_path):

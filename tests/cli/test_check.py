@@ -88,6 +88,7 @@ def test_a_continuous_release_keeps_rules_and_invariants_to_within_its_accuracy(
         assert f"FAIL {rule}" in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "damage",
     [

@@ -413,6 +413,7 @@ def test_what_stands_after_two_dashes_is_no_option(tmp_path, monkeypatch):
     assert "--json" in done.stderr, "it is the folder's name"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("words", "completed"),
     [

@@ -50,6 +50,7 @@ def test_perturbed_tables_are_described_in_a_folder_with_a_report(tmp_path):
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["kind"] == "posterior"
 
 
+@pytest.mark.thorough
 def test_every_published_table_and_total_is_printed_and_written_whatever_method_answers(tmp_path):
     files = [part for name in ("sex-by-age", "sex", "age") for part in ("--table", PERTURBED / f"{name}.csv")]
     done = run("infer", "--perturbed", PERTURBED / "crossing.toml", *files, "--out", tmp_path / "out")
@@ -180,6 +181,7 @@ query = [{ name = "total", levels = ["US"], rho = 1 }, { name = "detailed", attr
 """
 
 
+@pytest.mark.thorough
 def test_published_noisy_measurement_files_are_read_with_their_bounds(tmp_path):
     (tmp_path / "pl94.toml").write_text(NMF)
     rows = {

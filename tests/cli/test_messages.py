@@ -68,6 +68,7 @@ run_command_line()
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "module", ["trueup.cli", "typer", "trueup.cli.infer", "trueup.cli.printing", "numpy"]
 )
@@ -195,6 +196,7 @@ program.run_app(app)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_run_that_is_told_to_end_says_so(name):
     done = subprocess.run(

@@ -307,6 +307,7 @@ def test_readable_names_of_named_levels_are_found(folder):
     assert 'label = "School Name"' in (folder / "s.toml").read_text()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("places", ["""--public-places --levels '"County, town"'""", "--geography cc.csv"])
 def test_a_column_with_a_comma_is_named_in_double_quotes(folder, places):
     (folder / "cc.csv").write_text('"County, town","Sex, as = told",n\nx,f,3\nx,m,4\ny,f,1\ny,m,2\n')

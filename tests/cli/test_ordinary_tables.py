@@ -145,6 +145,7 @@ def goes_all_the_way(table: MadeUp, folder: Path) -> None:
     succeeds("report", out, "--out", folder / "report.html")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", range(FEW))
 def test_a_made_up_table_goes_through_every_command(number, rng, tmp_path, monkeypatch):
     monkeypatch.setattr("trueup.releasing.explain.MAX_EXPLAINED_CELLS", 2**12)

@@ -168,6 +168,7 @@ HIDDEN = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", HIDDEN)
 def test_hidden_counts_that_sums_bound_are_reconciled_and_shown_as_hidden(name, tmp_path):
     file, spec, out = tmp_path / "t.csv", tmp_path / "s.toml", tmp_path / "counts"

@@ -122,6 +122,7 @@ def test_values_that_add_up_come_back_from_the_narrowest_noise(structure, rng):
             np.testing.assert_allclose(solution.values[0], counts, atol=1e-6, err_msg=method.name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("structure", LAID)
 def test_counts_are_inferred(structure, every, rng):

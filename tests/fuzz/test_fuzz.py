@@ -17,6 +17,7 @@ def attack(tmp_path_factory):
     return made
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_files_do_no_harm(attack, kind):
     faults = [fault for number in range(SHORT) for fault in attack.run(kind, number)]

@@ -216,6 +216,7 @@ def test_a_posterior_by_parts_is_read_and_asked(large, tmp_path, monkeypatch):
         read_posterior(tmp_path / "out", memory=10**6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("change", ["draw + 1", "count + 1", "0 * draw"])
 def test_a_changed_file_of_draws_is_refused(large, tmp_path, change):
     """By its digest, and with the manifest changed as well, where draws are no longer those that it names."""

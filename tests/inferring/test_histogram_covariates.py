@@ -85,6 +85,7 @@ def regions(rng, families=(3, 4, 5)):
     return cells, Hierarchical(shares=tuple(map(float, rng.poisson(3, n))), covariates=tuple(numbers))
 
 
+@pytest.mark.thorough
 def test_weights_and_slopes_are_those_of_trees_and_their_density_is_as_written_out(rng):
     cells, prior = regions(rng)
     laws = {cells.finest: GAUSSIAN("4")}

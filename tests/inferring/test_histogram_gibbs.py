@@ -208,6 +208,7 @@ class Clock:
             )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tier", ["auto", "approximate", "chains"])
 @pytest.mark.parametrize("first", [0, 60])
 def test_chains_that_time_cuts_short_are_a_weak_answer_unless_full_ones_were_asked_for(
@@ -366,6 +367,7 @@ def test_upper_bounds_hold_and_bind(exact, rng):
     assert cells.sum(free.draws, Margin("block")).max() > 9
 
 
+@pytest.mark.thorough
 def test_an_interruption_ends_all_chains(rng):
     cells, laws, record = blocks(rng)
 

@@ -53,6 +53,7 @@ def walk(constraints, record, prior="flat", count=1000, thin=25, seed=0):
     return chains.run(count, thin).reshape(-1, constraints.cells.n), chains
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", LENGTHS)
 @pytest.mark.parametrize("law", one_in(2, LAWS))
 def test_chains_have_the_posterior_of_every_law(law, count, rng):
@@ -63,6 +64,7 @@ def test_chains_have_the_posterior_of_every_law(law, count, rng):
     assert p_value(walk(constraints, record, count=count, seed=rng)[0], tables, masses) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", LENGTHS)
 @pytest.mark.parametrize("prior", one_in(2, PRIORS))
 def test_chains_have_the_posterior_of_every_prior(prior, count, rng):
@@ -74,6 +76,7 @@ def test_chains_have_the_posterior_of_every_prior(prior, count, rng):
     assert p_value(drawn, tables, masses) > FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", [LatticeMoves(), LatticeMoves(enumerate=0), HistogramGibbs()], ids=repr)
 def test_every_measured_table_and_the_totals_are_reported_whatever_method_answers(method, rng):
     cells = table(2, 2, places=2)
@@ -118,6 +121,7 @@ def ruled(name, rng):
     return Constraints(cells, tuple(laws), **rules), record
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", LENGTHS)
 @pytest.mark.parametrize("name", RULES)
 def test_chains_keep_every_rule_and_have_the_posterior(name, count, rng):

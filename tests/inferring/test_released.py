@@ -103,6 +103,7 @@ def test_two_parts_behind_a_draw_equal_enumeration(k):
     assert np.abs(embedded(two_parts(problem, drawn=True), counts) - masses).max() < 1e-9
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("k", [(3, 5), (0, 4), (1, 2)])
 @pytest.mark.parametrize("empty", ["error", "uniform"])
 def test_two_parts_behind_algorithm_1_equal_enumeration(k, empty):

@@ -79,6 +79,7 @@ def test_the_likelihood_behind_a_total_of_zero(total_law):
     assert np.abs(modes / modes.sum() - masses).max() > 1e-3
 
 
+@pytest.mark.thorough
 def test_any_law_and_large_counts(rng):
     """Counts in the thousands under Gaussian noise: both kinds of total stay where they were released."""
     law, k = DiscreteGaussian(Fraction(9)), np.array([4000, 350, 0, 12])

@@ -84,6 +84,7 @@ def test_behind_modes_the_posterior_is_that_of_every_noise(k, rng):
         assert distance(ours, mutant) > 0.01
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("k", RELEASED)
 def test_behind_draws_it_is_so_given_the_auxiliary_numbers(k, rng):
     true = np.array(list(product(range(4), repeat=4)))
@@ -93,6 +94,7 @@ def test_behind_draws_it_is_so_given_the_auxiliary_numbers(k, rng):
     assert distance(ours, enumerate_summed_tree(k, LAWS, ENDS, true, weighed)) < 1e-10
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "release"), [("mode", KINDS["mode"][2]), ("draw", weighed)])
 @pytest.mark.parametrize("k", RELEASED[:2])
 def test_noise_without_bounds_is_noise_that_ends_far_out(kind, release, k, rng):
@@ -108,6 +110,7 @@ def test_noise_without_bounds_is_noise_that_ends_far_out(kind, release, k, rng):
     assert distance(ours, enumerate_summed_tree(k, OPEN_LAWS, FAR, true, release, summed=False)) > 0.01
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, 5])
 def test_chains_behind_draws_of_many_records_go_on(seed):
     """A first u far from its posterior, or tables of noise 60 nats deep, once ended them: no noisy counts were possible."""

@@ -231,6 +231,7 @@ def no_grids(monkeypatch):
     monkeypatch.setattr(TreeGrid, "settle", settle)
 
 
+@pytest.mark.thorough
 def test_trees_that_no_grids_hold_are_drawn_by_chains(rng, no_grids):
     cells = states([8, 5, 9])
     truth = rng.poisson(40, cells.n)

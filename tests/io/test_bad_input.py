@@ -25,6 +25,7 @@ def test_bad_input_is_refused_by_name(error, message, given):
     assert message in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_the_table_is_documented_word_for_word():
     page = PAGE.read_text()
     assert not [line for line in published_rows() if line not in page]

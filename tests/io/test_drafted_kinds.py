@@ -111,6 +111,7 @@ def indented_sheet(file, text):
     book.save(file)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["csv", "xlsx"])
 @pytest.mark.parametrize("name", INDENTED)
 def test_indented_places_are_levels(name, kind, tmp_path):

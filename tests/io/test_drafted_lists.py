@@ -31,6 +31,7 @@ def table(places, rows):
     return text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 3, 0, 1)])
 def test_a_list_of_codes_makes_places_of_columns_with_fewer_values_than_an_attribute_has(tmp_path, order):
     parts = {p[0] + "X": [c for c, own in CANTONS.items() if own == p] for p in ("North", "South")}

@@ -41,6 +41,7 @@ def _tables_of_tenure(rng, shapes, names=("kod", "naziv")):
     return texts, true
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shapes", CODED)
 @pytest.mark.parametrize("turned", [False, True])
 def test_codes_and_labels_of_one_attribute_are_one(tmp_path, shapes, turned):

@@ -204,6 +204,7 @@ def test_codes_of_files_that_begin_with_each_other_are_levels(tmp_path, codes, h
     assert f"{codes[1][2]}, kind=y" in read
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("parent", ["Parent", "hoort bij"])
 def test_numbers_of_rows_and_codes_of_a_list_are_no_counts(tmp_path, first, parent):

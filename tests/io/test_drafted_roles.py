@@ -129,6 +129,7 @@ LOOKUPS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LOOKUPS)
 def test_a_file_of_its_own_says_which_places_lie_in_which(tmp_path, name):
     header, fine, coarse = LOOKUPS[name]

@@ -84,6 +84,7 @@ def above(rows, root):
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("order", [("n", "s", "i"), ("i", "s", "n")])
 @pytest.mark.parametrize("title", [False, True])

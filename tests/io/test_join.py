@@ -114,6 +114,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_does_not_link_up_is_refused_or_left_out_by_name(rng, name):
     tables = population(rng, 50)

@@ -45,6 +45,7 @@ def posterior(rng) -> Posterior:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("as_csv", [False, True])
 @pytest.mark.parametrize("rows", [100, 1 << 21])
 def test_a_posterior_is_read_back_as_it_was(posterior, tmp_path, monkeypatch, as_csv, rows):

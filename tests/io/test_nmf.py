@@ -197,6 +197,7 @@ def test_constraints_on_what_a_spec_does_not_declare_are_left_alone(quarters):
     assert read_nmf(WITH_QUARTERS, root).bounds == ()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("variance", ["0.0", "NULL", "-1.0"])
 def test_zero_or_missing_variances_are_named(quarters, variance):
     root, _ = quarters

@@ -261,6 +261,7 @@ def test_bad_input_is_named(what, kind, word, text, tables):
     assert word in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_bad_input_leaves_nothing_half_written(tmp_path):
     """By the command: an error of one line, no output folder, and no other file than those that were given."""
     for k, (what, _, word, text, tables) in enumerate(BAD):

@@ -15,6 +15,7 @@ from trueup.model.records.posterior import Posterior
 from trueup.model.tree import Tree
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("few", [0, 1 << 17])
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_draws_are_written_in_order_each_with_its_keys(tmp_path, monkeypatch, ending, few, rng):

@@ -30,6 +30,7 @@ def _read(tmp_path, spec, text, *more):
     return read_perturbed(parse_perturbed(spec), files)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("largest", [7, 1234, 56789])
 def test_a_bound_on_what_nothing_bounds_leaves_room_for_all_counts(tmp_path, largest):
     spec = HEAD + 'law = { name = "exact" }\ncodes = { "*" = "unknown" }\n'

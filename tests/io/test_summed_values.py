@@ -352,6 +352,7 @@ def _with_laplace(rng, table, scale):
     return np.stack([shown, shown], axis=2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("parts", [2, 3, 5])
 def test_noise_that_nobody_declares_hides_no_whole(parts):
     """Of 200 tables with noise of variance 18 at least 160 show their wholes: with the variance of rounding alone 2 do."""

@@ -149,6 +149,7 @@ def _outcome(run):
         return str(error)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", [COUNTS, RECORDS], ids=["counts", "records"])
 @pytest.mark.parametrize("kind", one_in(2, SOURCES))
 def test_every_source_gives_the_counts_of_the_ordinary_reading(kind, text, tmp_path_factory):

@@ -120,6 +120,7 @@ def in_window(own, after, low, tail_low, begin, steps):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [NARROW, WIDE])
 def test_messages_are_convolutions_within_their_window(width, rng):
     apart = 0.0

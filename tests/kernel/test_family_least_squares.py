@@ -52,6 +52,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("trials", [25, pytest.param(125, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", VIEWS)
 def test_estimates_and_variances_are_those_of_a_dense_solver(name, trials, rng):

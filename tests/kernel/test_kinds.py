@@ -101,6 +101,7 @@ def without_divisors(factors):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", EVEN)
 def test_posteriors_equal_enumeration(name, rng):
     for _ in range(60):

@@ -108,6 +108,7 @@ def places(most=MOST):
     return found
 
 
+@pytest.mark.thorough
 def test_places_are_drawn_from_the_prior_given_their_total(rng):
     """Three persons a home at most; the law of four at most, of which outcomes of four were left out, is told apart."""
     draws, out, given = [], np.zeros(4, np.int64), forms()

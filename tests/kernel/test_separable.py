@@ -25,6 +25,7 @@ def random_program(rng, i):
     return p, Fit(csr_array(np.eye(n) * 2), 2 * y, weights / 4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", range(4))
 def test_the_point_is_that_of_an_interior_point_and_its_bound_proves_it(rng, monkeypatch, part):
     solved = 0

@@ -85,6 +85,7 @@ def test_projection_within_upper_bounds_equals_a_general_solver_and_its_slow_twi
         np.testing.assert_allclose(ours, by_solver, atol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tied", [True, False])
 def test_projection_equals_its_slow_twin_and_knows_no_neighbours(rng, tied):
     domain = Domain.of([marginals()["groups"], marginals()["detailed"]])

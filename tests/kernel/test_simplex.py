@@ -36,6 +36,7 @@ def test_projection_equals_bisection(case):
     np.testing.assert_allclose(x, slow.project(spread, lower, upper, total, z), rtol=1e-9, atol=1e-6)
 
 
+@pytest.mark.thorough
 @given(parts())
 @settings(max_examples=200, deadline=None)
 def test_projection_equals_daqp(case):

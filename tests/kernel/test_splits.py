@@ -82,6 +82,7 @@ def distance(child_ptr, factors, logs, reach=13):
     return worst
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TREES)
 def test_splits_equal_enumeration(name, rng):
     for _ in range(100):

@@ -290,6 +290,7 @@ def random_state(rng, scale, districts="AAABBC"):
     return problem.places, state, room
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scale", [0.5, 10.0, 300.0])
 def test_log_densities_are_those_written_out(scale, rng):
     for _ in range(20):

@@ -143,6 +143,7 @@ def test_the_loss_is_never_above_its_bound(base, split, rng):
     assert nearest > 0.02, "a bound that is never near says nothing"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("concentration", [1.0, 100.0, 1e3, 1e5, 1e7])
 def test_regions_that_are_alike_need_no_deeper_tables_than_others(concentration, rng):
     """Ten regions of fifty places, of which nine in ten are empty: their splits rise for longer than tables are deep."""

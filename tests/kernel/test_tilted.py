@@ -63,6 +63,7 @@ def without_correction(kind, draws, rng):
     return x[(x @ ROWS.T >= BOUNDS).all(axis=1)][:draws]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mutant", ["noise 5 % too wide", "tilt not undone"])
 def test_quadrature_rejects_wrong_samplers(mutant, rng):
     if mutant == "noise 5 % too wide":

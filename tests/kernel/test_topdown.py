@@ -41,6 +41,7 @@ def test_adds_up_is_nonnegative_and_keeps_exact_values(case):
         np.testing.assert_array_equal(x[variance == 0], y[variance == 0])
 
 
+@pytest.mark.thorough
 @given(problem())
 @settings(max_examples=150, deadline=None)
 def test_without_active_bounds_it_is_least_squares(case):

@@ -117,6 +117,7 @@ def _with_whole_margins(x):
     return nearest(x, TWO, [rows, columns]).table, [rows, columns]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("shape", "margins"), EASY)
 def test_one_or_two_margins_are_solved_exactly_on_any_number_of_axes(shape, margins, rng):
     for seeded in (None, rng):

@@ -99,6 +99,7 @@ def test_no_two_columns_are_one(names, said):
         _spec(**names)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["method", "Mean", "margin of error"])
 def test_a_key_s_column_is_called_as_its_level_where_figures_have_its_name(name, tmp_path):
     """A column of the files cannot always be renamed; a level can be named at will."""

@@ -143,6 +143,7 @@ def small_word_samplers():
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sampler", "law"), one_in(2, [pytest.param(s, law, id=i) for i, s, law in small_word_samplers()])
 )
@@ -165,6 +166,7 @@ def test_deep_stages_of_vectors_follow_the_law(sampler, law, rng):
     assert p_value(sampler.sample(100_000, rng.bytes), law) > 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("digits", [(), (1,), (2, 3), (3, 1, 2)])
 def test_digits_make_up_the_law_even_with_tiny_words(digits, rng):
     sampler = TwoSidedGeometric(Fraction(1, 9), digits, word_bits=8)
@@ -226,6 +228,7 @@ def test_the_support_is_unbounded():
     assert ones == -value - 1 or ones == -value
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "law", [DiscreteLaplace("1"), DiscreteGaussian("100"), TruncatedGeometric("1/10", 20)], ids=str
 )

@@ -17,6 +17,7 @@ from trueup.reconciling.family_tree import FamilyTree
 TARGETS = {"clinic": "20@95%", "district x sex": "15@95%", "region x diagnosis": "30@95%"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("draw", [random_family, random_ring])
 def test_errors_are_those_of_least_squares_of_the_family(draw, rng):
     for _ in range(20):

@@ -161,6 +161,7 @@ def test_the_bound_over_mechanisms_is_below_the_best_known():
     assert best <= float(planned.total)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("currency", NOISE)
 def test_realised_errors_meet_the_targets(currency, rng):
     """Coverage at the wanted margin is at least what was asked; planning 7 % too cheaply is rejected as well."""

@@ -271,6 +271,7 @@ def test_dp_accounting_is_never_much_below():
         assert ours <= theirs.get_epsilon_for_delta(float(DELTA)) + 1e-4
 
 
+@pytest.mark.thorough
 def test_the_bound_of_rho_is_above():
     for sigma2, number in ((2, 1), (50, 16), (3000, 200)):
         ours = composed_epsilon([(DiscreteGaussian(sigma2).losses(1, CUT), number)], DELTA)

@@ -104,6 +104,7 @@ def test_without_noise_the_counts_come_back(rng):
     np.testing.assert_array_equal(released.counts, counts)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("estimates", ESTIMATES)
 @pytest.mark.parametrize("name", one_in(2, SPECS))
 def test_by_parts_the_same_integers_are_found(rng, name, estimates):

@@ -185,6 +185,7 @@ def test_deep_ragged_trees_with_every_kind_of_constraint(features, method, rng):
         np.testing.assert_array_equal(cut, whole)
 
 
+@pytest.mark.thorough
 def test_ties_settled_by_the_place_in_a_bundle_are_found_out(rng, monkeypatch):
     """The mutant: keys that number the places of a segment from zero."""
     constraints, headers, _ = deep_problem(rng, {})
@@ -224,6 +225,7 @@ def limited_by_place(rng, least, more, features="everything"):
     return replace(constraints, bounds=bounds), headers, values
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", range(4))
 def test_lower_bounds_that_differ_from_place_to_place_under_any_cutting(case, rng):
     constraints, headers, values = limited_by_place(rng, 0, 5)

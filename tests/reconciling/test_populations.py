@@ -75,6 +75,7 @@ def chi_square(rank: np.ndarray) -> float:
     return float((np.square(seen - expected) / expected).mean())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("deviation", [2.0, 15.0, 60.0])
 def test_true_counts_are_among_the_draws_as_one_of_them(deviation, rng):
     assert chi_square(ranks(rng, deviation, deviation, known=False)) < 4

@@ -36,6 +36,7 @@ from trueup.run.local import LocalPool
 PAGE = Path(__file__).parents[2] / "docs" / "bad-input.md"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("call", "error", "message"), one_in(3, (pytest.param(c, e, m, id=what) for what, c, e, m in BAD))
 )

@@ -76,6 +76,7 @@ def test_rules_that_no_made_up_population_keeps_are_named():
     assert "bounds" in found.note
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("quick", [False, True])
 def test_the_command_shows_errors_by_size_unless_it_is_to_be_quick(quick, tmp_path):
     (tmp_path / "spec.toml").write_text(SPEC.format(rules=""))

@@ -158,6 +158,7 @@ def test_measurements_alone_can_be_reconciled_later(given, tmp_path):
     assert all(reconcile(again).checks.values())
 
 
+@pytest.mark.thorough
 def test_data_that_do_not_link_up_give_the_loss_back(given, tmp_path):
     persons = pyarrow.parquet.read_table(given["data"].persons).to_pandas()
     persons.loc[0, "hid"] = "nowhere"

@@ -80,6 +80,7 @@ def test_an_explanation_prepares_the_method_once(areas):
     assert calls["prepare", 11] == 1
 
 
+@pytest.mark.thorough
 def test_measuring_reconciling_and_inferring_build_the_constraints_once(areas):
     def all_verbs():
         noisy = trueup.measure(areas / "areas.toml", areas / "areas.csv")
@@ -124,6 +125,7 @@ def test_the_method_is_ready_before_the_data_are_read(areas, monkeypatch):
     assert ready < heard.index("reading the confidential counts")
 
 
+@pytest.mark.thorough
 def test_no_kernel_is_looked_for_once_noise_is_drawn(areas):
     """Kernels that are not kept are compiled when they are first looked for, which takes seconds; in a fresh process."""
     given = f"{str(areas / 'areas.toml')!r}, {str(areas / 'areas.csv')!r}, {str(areas / 'out')!r}"

@@ -32,6 +32,7 @@ def test_a_worker_that_is_always_killed_ends_in_a_clear_error(tmp_path):
         list(pool.map(tasks.KilledOnce(tmp_path, always=True), [1, 2, 4]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("task", "kind", "message"),
     [
@@ -73,6 +74,7 @@ def ran(folder, **parts):
     return subprocess.run([sys.executable, folder / "script.py"], capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "before",
     [
@@ -92,6 +94,7 @@ def test_a_script_without_a_guard_is_told_to_have_one(tmp_path, before):
     assert "give 1 worker" in last
 
 
+@pytest.mark.thorough
 def test_a_worker_says_so_before_the_script_does_anything_twice(tmp_path):
     assert "TrueupError: a worker process reads the script that it was started from" in ran(tmp_path).stderr
 

@@ -99,6 +99,7 @@ def test_geometric_keeps_its_digits_in_both_tails(n, epsilon, sd):
     assert outside_probability(law, n, r) == pytest.approx(outside, rel=1e-11)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sd", [-4, 0, 6])
 def test_geometric_keeps_its_digits_where_noise_is_wide(sd):
     law, n = DiscreteLaplace("1/300"), 40

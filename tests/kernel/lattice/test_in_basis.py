@@ -49,6 +49,7 @@ def test_no_vector_is_shorter_than_the_rates_of_its_coordinates_say(d, rng):
     assert tight >= 9  # rates half as large again would be wrong
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("matrix", [TWO_WAY, SPARSE], ids=["two-way margins", "sparse"])
 @pytest.mark.parametrize("mistake", ["", "rates too high", "half of the basis doubled"])
 def test_draws_have_the_law_and_named_mistakes_are_rejected(matrix, mistake, rng, monkeypatch):

@@ -169,6 +169,7 @@ def test_a_wrong_law_of_k_is_rejected(mutant, rng):
     assert p_value(drawn, vectors, law_of(vectors, l1(1.5))) < FALSE_ALARM
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mistake", [{}, {"divide": "round"}, {"accept": False}])
 def test_rounding_and_missing_acceptance_are_rejected(mistake, rng):
     drawn = slow_free(TWISTED, [0, 1], [1.5] * 4, DRAWS, rng, **mistake)

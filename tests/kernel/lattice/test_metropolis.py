@@ -81,6 +81,7 @@ def grid_moves():
     )
 
 
+@pytest.mark.thorough
 def test_moves_keep_what_their_pattern_keeps(rng):
     """A pair along the first attribute keeps all but that; one of places stays in its group; a square keeps both margins."""
     moves = grid_moves()

@@ -32,6 +32,7 @@ def lacking(rng, columns, width):
     return left
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("shape", "epsilon"), [((5, 6), "1/4"), ((4, 3), "2"), ((6, 20), "1/2"), ((3, 4, 5), "1")]
 )
@@ -161,6 +162,7 @@ def test_large_tables_keep_their_margins(shape, epsilon, rng):
     assert len(np.unique(drawn.vectors, axis=0)) == 3
 
 
+@pytest.mark.thorough
 def test_axes_of_unequal_lengths_come_back_in_their_order(rng):
     matrix = one_way_margins(5, 2, 3, 4)
     places = rng.permutation(120)
@@ -183,6 +185,7 @@ def test_what_is_a_table_or_grid(matrix, kind):
     assert [piece.kind for piece in pieces] == [kind]
 
 
+@pytest.mark.thorough
 def test_a_grid_that_takes_too_long_to_set_up_is_refused():
     with pytest.raises(SpecError, match=r"set-up of about|lattice-gaussian"):
         LatticeLaplace("1/100").on(Lattice.of(1600, one_way_margins(40, 40)))
