@@ -72,7 +72,7 @@ NONNEGATIVE = "nonnegative"
 
 @dataclass(frozen=True)
 class PublishingRule:
-    """How a table was published: hide some true counts, draw values from a law of noise, hide some values.
+    """The rule by which a table was published: true counts hidden first, a law of noise, and values hidden after it.
 
     Attributes
     ----------

@@ -265,9 +265,8 @@ def _round(x, allowed, first, family, families, row_sums, column_sums, nudge, ou
                 continue
             taken = np.zeros((b - a, members.size), np.bool_)
             price = np.zeros(b - a + members.size)
-            if (
-                free_rows and free_columns
-            ):  # half of all nudges lie below 1 / 2: ties go either way, which biases no total
+            # Half of all nudges lie below 1 / 2: where all sums are free, ties go either way, which biases no total.
+            if free_rows and free_columns:
                 for i in range(b - a):
                     for j in range(members.size):
                         taken[i, j] = cost[i, j] < 0.5 * NUDGE

@@ -19,6 +19,7 @@ SHARE_NAMES = (
     r"(?<![^\W_])(\w*anteile?|andel|taux|\w*quoten?|part d(u|es?))(?![^\W_])"
 )
 """Words for shares in the names of columns."""
+_SHARE_NAMED = re.compile(SHARE_NAMES, re.IGNORECASE)
 SHARE = re.compile(r"[-+−<>≤≥]?\s?\d[\d.,\s]*%")
 _OF_ALL = re.compile(r"\b100 ?(%|percent)")
 """Says of a count that it is no sample."""
@@ -146,7 +147,7 @@ def holds_shares(column: SeenColumn) -> bool:
     held = column.held
     if 2 * sum(map(bool, map(SHARE.fullmatch, held))) > len(held):
         return all(SHARE.fullmatch(text) or is_code(text) or text == "0" for text in held)
-    if not is_named(re.compile(SHARE_NAMES, re.IGNORECASE), column):
+    if not is_named(_SHARE_NAMED, column):
         return False
     numbers = [x for x in column_numbers(column) if x is not None]
     return bool(numbers) and (max(numbers) <= 100 or any(x != int(x) for x in numbers))

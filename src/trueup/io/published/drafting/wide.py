@@ -248,8 +248,9 @@ def _said_of_parts(table: SeenTable, group: Sequence[SeenColumn]) -> Iterator[st
     """Yield notes on columns that may be parts of the column beside them, as they are below it in most rows."""
     for a, b in pairwise(group):
         for whole, part in ((a, b), (b, a)):
-            below = [x < y for x, y in _in_both(part, whole)]
-            if len(below) > 3 and 4 * sum(below) >= 3 * len(below) and _lies_below(part, whole):
+            pairs = _in_both(part, whole)
+            below = sum(x < y for x, y in pairs)
+            if len(pairs) > 3 and 4 * below >= 3 * len(pairs) and all(x <= y for x, y in pairs):
                 yield (
                     f"'{table.file}': '{part.name}' is nowhere above '{whole.name}', and is taken for one beside it; if "
                     f"'{part.name}' is a part of '{whole.name}', all is counted twice: leave it out of `cell` and of `values`"
